@@ -365,10 +365,3 @@ def test_the_actions_of_the_history_fit_the_terminal_with_dates(run: Run, monkey
     assert max(map(len, out.splitlines())) <= 80
     assert not re.search(r"[\[{\]}]|\d{7,}", out)
     assert re.search(r"draining: nothing -> by .*, why a long reason .*, at \d{4}-\d\d-\d\d", " ".join(out.split()))
-
-
-def test_a_kafka_that_does_not_answer_is_said_and_asked_once(run: Run, shop: Shop) -> None:
-    shop.kafka.down = True
-    code, out, err = run("topics")
-    assert (code, "orders" in out) == (1, True)
-    assert err.count("KPC-") == 1

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator_tasks.core.measure.pause_prediction import MAX_MOVES, MIN_MOVES, Interval, PastMove, predict
+from coordinator_tasks.core.measure.pause_prediction import MAX_MOVES, Interval, PastMove, predict
 from coordinator_tasks.core.model import MoveKind
 
 HANDOFF = MoveKind.HANDOFF
@@ -28,11 +28,6 @@ def test_the_extra_pause_is_what_is_left_of_each_total_without_its_usual() -> No
     assert found.text == "extra pause 0.0 ms (0.0 ms to 250 ms); total 500 ms (500 ms to 900 ms), usual 500 ms"
 
 
-def test_an_interval_reaches_from_the_shortest_to_the_longest_of_nine() -> None:
-    found = predict(past(*range(MIN_MOVES)), HANDOFF)
-    assert (found.total.low_s, found.total.median_s, found.total.high_s, found.moves) == (0, 4, 8, 9)
-
-
 def test_only_moves_of_the_same_kind_count() -> None:
     mixed = past(*[1.0] * 20) + past(*[30.0] * 20, kind=MoveKind.BARRIER)
     for kind, length in ((HANDOFF, 1.0), (MoveKind.BARRIER, 30.0)):
@@ -49,7 +44,8 @@ def test_only_the_newest_moves_count() -> None:
 @pytest.mark.parametrize(("count", "low", "high"), [(9, 0, 8), (10, 0, 9), (19, 1, 17), (99, 9, 89), (100, 9, 90)])
 def test_the_interval_is_between_ranks(count: int, low: int, high: int) -> None:
     found = predict(past(*map(float, reversed(range(count)))), HANDOFF)
-    assert (found.total.low_s, found.total.high_s) == (low, high)
+    assert (found.total.low_s, found.total.median_s, found.total.high_s) == (low, (count - 1) / 2, high)
+    assert found.moves == count
 
 
 @pytest.mark.parametrize(
