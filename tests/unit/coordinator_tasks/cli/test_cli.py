@@ -348,6 +348,14 @@ def test_a_fleet_that_is_being_started_is_told_instead_of_asking_for_a_consumer(
     assert "being started" not in "".join(map(str, run("topics")))
 
 
+def test_an_announced_restart_is_told_once_while_its_partitions_wait(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a", "consumer-b")
+    assert run("expect-restart", "consumer-a", "--within", "10", "--why", "new kernel")[0] == 0
+    site.sessions["consumer-a"].close()
+    site.statuses.answers["consumer-a"] = Unreachable(Silence.REFUSED, "refused")
+    assert run("status")[1].count("new kernel") == 1
+
+
 def test_a_crash_loop_tells_its_reason_how_often_and_when_the_next_process_gets_something(run: Run, site: Site) -> None:
     """To those who look at the topic, and to those who look at the consumers; between two lives, and in one."""
     run("add-topic", "orders", "--group", "g", "--why", "x")
