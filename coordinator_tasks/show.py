@@ -131,7 +131,7 @@ def consumers(found: Iterable[ConsumerOverview]) -> Table:
     """Return a line for each consumer and topic."""
     rows = []
     for one in found:
-        asked = "" if one.asked in one.problem else one.asked  # the wait for a restart tells the restart
+        asked = "" if one.expected else one.asked  # the wait for a restart tells the restart
         notes = joined((asked, one.unwell, one.problem, one.ended, *first(one.reports)))
         release = f"{one.release} ({one.code})" if one.code else one.release
         who = (one.consumer, one.presence, str(one.incarnation or NOBODY), release or NOBODY, one.address or NOBODY)

@@ -194,14 +194,14 @@ def topics(c: Coordinator, names: Collection[str] = (), problems: list[str] | No
             pass  # an account without the right sees ZooKeeper's facts, as a plan does
     reports = {report.topic: report for report in transitions.preview(c, chosen)}
     found = [_topic(c, name, reports.get(name)) for name in chosen]
-    ended, starts = _ended(c), fleet_starts(c) if any(one.unowned for one in found) else ()
+    ended, starts = _ended(c), fleet_starts(c) if any(one.unowned for one, _ in found) else ()
     return [
         replace(
             one,
             reason="; ".join(filter(None, (silent, one.reason, _ended_of(one, ended), _starting(one, starts)))),
-            unread=_with_starts(one.unread, starts_of(one.topic, starts)),
+            unread=_with_starts(one.unread, ownerless, starts_of(one.topic, starts)),
         )
-        for one in found
+        for one, ownerless in found
     ]
 
 
@@ -210,9 +210,9 @@ def _starting(topic: TopicOverview, starts: Collection[FleetStart]) -> str:
     return starts_of(topic.topic, starts) if topic.unowned and not topic.owners else ""
 
 
-def _with_starts(unread: Mapping[int, str], starts: str) -> Mapping[int, str]:
+def _with_starts(unread: Mapping[int, str], ownerless: Collection[int], starts: str) -> Mapping[int, str]:
     """Name the consumers that are being started as the reason of partitions without an owner."""
-    return {p: f"no owner; {starts}" if starts and why == NO_OWNER else why for p, why in unread.items()}
+    return {p: f"no owner; {starts}" if starts and p in ownerless else why for p, why in unread.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,15 +258,17 @@ def _ended_of(topic: TopicOverview, ended: Iterable[_Ended]) -> str:
     )
 
 
-def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) -> TopicOverview:
+def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) -> tuple[TopicOverview, Collection[int]]:
+    """Return the topic, and its partitions without an owner."""
     try:
         view = store.load(c.zk, c.paths, name).view
     except (Malformed, Refused, LookAgain) as error:
-        return TopicOverview(name, problem=error.told)
+        return TopicOverview(name, problem=error.told), ()
     owners = Counter(view.node.assignments.values() if view.node is not None else ())
     moving = moving_in(view)
-    nobody_reads = report.unread if report is not None else dict.fromkeys(unowned_in(view), NO_OWNER)
-    return TopicOverview(
+    ownerless = tuple(unowned_in(view))
+    nobody_reads = report.unread if report is not None else dict.fromkeys(ownerless, NO_OWNER)
+    found = TopicOverview(
         topic=name,
         state=view.state.state if view.state is not None else State.INITIAL,
         epoch=view.node.epoch if view.node is not None else 0,
@@ -282,6 +284,7 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
         failures=report.failing if report is not None else (),
         wished=report is not None and bool(report.causes) and _WISHES.issuperset(one.kind for one in report.causes),
     )
+    return found, ownerless
 
 
 def _reason(report: transitions.TopicReport) -> str:
@@ -302,7 +305,10 @@ def unowned(c: Coordinator, problems: dict[str, CoordinatorError] | None = None)
     }
     found = {topic: partitions for topic, partitions in found.items() if partitions}
     starts = fleet_starts(c) if found else ()
-    return {topic: _with_starts(partitions, starts_of(topic, starts)) for topic, partitions in found.items()}
+    return {
+        topic: _with_starts(partitions, unowned_in(views[topic]), starts_of(topic, starts))
+        for topic, partitions in found.items()
+    }
 
 
 def _views(c: Coordinator, problems: dict[str, CoordinatorError] | None = None) -> Iterator[tuple[str, TopicView]]:
