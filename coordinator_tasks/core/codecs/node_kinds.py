@@ -53,7 +53,7 @@ def kind_of(path: str) -> NodeKind | None:
 
 
 def rank_of(path: str) -> tuple[int, str]:
-    """Return the place of an exported node in the order of writes: kinds as in `KINDS`, and by path."""
+    """Return the key that sorts exported nodes in the order of writes: by kind, as in `KINDS`, then by path."""
     found = kind_of(path)
     return next((place for place, kind in enumerate(KINDS.values()) if kind is found), len(KINDS)), path
 

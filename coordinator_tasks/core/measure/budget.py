@@ -1,6 +1,6 @@
 """The moves that a plan may do without a person's approval, by the site's settings. Pure.
 
-Only moves from a surviving owner count. Partitions without a reader, and partitions of an ending process, never wait.
+Only a move away from an owner that is still alive counts. Partitions without a reader, and partitions of an ending process, never wait.
 """
 
 import re

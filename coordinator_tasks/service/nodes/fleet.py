@@ -239,7 +239,7 @@ def _read_or_named(path: str, app: str, node: Node) -> Fleet:
 
 
 def missing(c: Coordinator, problems: list[str] | None = None) -> tuple[Launch, ...]:
-    """Return the consumers to start now: wanted, unregistered, and with an ended last life.
+    """Return the consumers to start now: wanted, not registered, and the last process of each is known to have ended.
 
     No directive may hold for the next life.
 
