@@ -226,8 +226,7 @@ class Consumer(TopicReaders[TopicQuery]):
         """Return Spark's parallelism as last known: the agent waits `END_S` for a JVM that does not answer."""
         with suppress(*SPARK_ERRORS):  # the queries notice the end of Spark itself
             self._parallelism = (
-                self._asking.ask(lambda: self._spark.sparkContext.defaultParallelism, END_S, self._spark)
-                or self._parallelism
+                self._asking.ask(lambda: self._spark.sparkContext.defaultParallelism, END_S) or self._parallelism
             )
         return self._parallelism
 

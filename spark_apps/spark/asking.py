@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 WAIT_S = 0.2
 """Spark answers within milliseconds, unless its JVM collects garbage, is stopped or hangs."""
@@ -20,25 +20,31 @@ class Asking:
     def __init__(self, name: str) -> None:
         self._name = name
         self._questions: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
-        self._asked: Future[Any] | None = None
-        self._about: object = None
+        self._thread: threading.Thread | None = None
+        self._late: tuple[Future[Any], object] | None = None
 
     def ask(self, question: Callable[[], V], wait_s: float = WAIT_S, about: object = None) -> V | None:
-        """Return the answer, or raise its error; `None` if late, and at once while the last answer is awaited.
+        """Return the answer, or raise its error; `None` if late, and at once while a late answer is awaited.
 
-        The next call about the same thing returns a late answer: on a busy host every answer may be late.
+        The next call about the same thing returns the late answer: on a busy host every answer may be late.
         """
-        if self._asked is None:
-            threading.Thread(target=self._run, name=self._name, daemon=True).start()
-        elif not self._asked.done():
-            return None
-        if self._asked is None or self._about is None or self._about is not about:
-            self._asked, self._about = Future(), about
-            self._questions.put((question, self._asked))
-            wait([self._asked], wait_s)
-        asked, self._about = self._asked, None if self._asked.done() else about
-        answer: V | None = asked.result() if asked.done() else None
-        return answer
+        if self._late is not None:
+            late, thing = self._late
+            if not late.done():
+                return None
+            self._late = None
+            if thing is about:
+                return cast(V, late.result())
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        asked: Future[V] = Future()
+        self._questions.put((question, asked))
+        wait([asked], wait_s)
+        if asked.done():
+            return asked.result()
+        self._late = asked, about
+        return None
 
     def close(self) -> None:
         """End the thread after its question."""

@@ -47,7 +47,7 @@ class Executors:
         if self._asked and now >= self._ask_at:
             self._ask_at = now + ASK_S
             with suppress(Py4JError, OSError):  # the queries notice the end of Spark itself
-                found = self._asking.ask(lambda: count(self._spark), about=self._spark)
+                found = self._asking.ask(lambda: count(self._spark))
                 self._had_some = self._had_some or bool(found)
                 if found or (self._come_and_go and not busy):
                     self._without_since = None

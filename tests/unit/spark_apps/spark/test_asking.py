@@ -30,9 +30,9 @@ class Slow:
 def late(asking: Asking, question: Slow, about: object) -> None:
     assert asking.ask(question, 0.01, about) is None
     assert asking.ask(question, 0.01, about) is None, "the first answer is awaited"
-    assert asking._asked is not None
+    assert asking._late is not None
     question.may.set()
-    asking._asked.result(10)
+    asking._late[0].result(10)
 
 
 def test_a_late_answer_is_the_next_calls_and_then_the_question_is_asked_again(asking: Asking) -> None:
@@ -58,7 +58,7 @@ def test_a_late_error_is_raised(asking: Asking) -> None:
 
     assert asking.ask(fails, 0.01, query) is None
     may.set()
-    assert asking._asked is not None
-    asking._asked.exception(10)
+    assert asking._late is not None
+    asking._late[0].exception(10)
     with pytest.raises(OSError, match="gone"):
         asking.ask(fails, 10, query)
