@@ -21,7 +21,7 @@ if __name__ == "__main__":  # spark-submit puts this file's folder on the path, 
 
 from coordinator_tasks import logs
 from coordinator_tasks.core.errors import CoordinatorError, Refused
-from coordinator_tasks.core.text.name_values import name_value, once
+from coordinator_tasks.core.text.name_values import name_value, name_values, once
 from coordinator_tasks.fleet_values import DATABASE, REGISTRY, REGISTRY_LOG_IN
 from coordinator_tasks.java import find_java
 from coordinator_tasks.run_folder import RunFolder
@@ -131,12 +131,8 @@ def _hooks(given: argparse.Namespace) -> Hooks:
 def _how(given: argparse.Namespace, site: Settings) -> SparkSettings:
     kafka = RunFolder(Path(given.run_folder)).kafka
     return SparkSettings(
-        options=once(
-            (name_value(one, "--option") for one in given.option), "--option", str.lower
-        ),  # case does not matter, as in Spark
-        pipeline=with_addresses(
-            {**_from_environment(os.environ), **once((name_value(one, "--set") for one in given.set), "--set")}, site
-        ),
+        options=name_values(given.option, "--option", same=str.lower),  # case does not matter, as in Spark
+        pipeline=with_addresses({**_from_environment(os.environ), **name_values(given.set, "--set")}, site),
         checkpoints=given.checkpoints,
         kafka_file=str(kafka) if given.run_folder and kafka.exists() else "",
         idempotent_sink=given.idempotent_sink,
@@ -166,11 +162,9 @@ def with_addresses(given: Mapping[str, str], site: Settings) -> dict[str, str]:
 def _with_place(text: str) -> tuple[str, str]:
     """The topics and the place of a pipeline: an expression may have the sign too."""
     name, found, place = text.rpartition("=")
-    return (
-        (name, place)
-        if found and name and ":" in place
-        else name_value(text, "--pipeline or --pattern", "--pipeline topic=module:function")
-    )
+    if found and name and ":" in place:
+        return name, place
+    return name_value(text, "--pipeline or --pattern", "--pipeline topic=module:function")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from coordinator_tasks.cli.base import (
 )
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.text.name_values import name_value, once
+from coordinator_tasks.core.text.name_values import name_values
 from coordinator_tasks.service.actions.action import Action, Given, check_names
 from coordinator_tasks.service.actions.parameters import REQUIRED, CommandOption
 from coordinator_tasks.service.coordinator import Coordinator
@@ -46,7 +46,7 @@ def add(commands: typer.Typer, action: Action, panel: str = "") -> None:
         with opened(context) as c:
             for name, option in options.items():
                 if option.pairs:
-                    given[name] = once((name_value(one, option.flag) for one in given[name] or ()), option.flag)
+                    given[name] = name_values(given[name] or (), option.flag)
             if action.destructive and not (yes or dry_run):
                 _ask(action, c, given, context.info_name or "")
             who = actor(by)

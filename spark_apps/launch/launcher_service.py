@@ -30,7 +30,7 @@ from pathlib import Path
 
 from coordinator_tasks import logs
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused, Unavailable
-from coordinator_tasks.core.text.name_values import name_value, once
+from coordinator_tasks.core.text.name_values import name_values
 from coordinator_tasks.fleet_values import PRIVATE_PREFIXES
 from coordinator_tasks.run_folder import RunFolder, make_folder, write_private
 from coordinator_tasks.service.coordinator import Coordinator
@@ -304,7 +304,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     try:
-        conf = once((name_value(one, "--conf", "--conf spark.cores.max=2") for one in given.conf), "--conf")
+        conf = name_values(given.conf, "--conf", "--conf spark.cores.max=2")
         host = Host(given.base.absolute(), given.master, given.submit, tuple(given.app), conf, given.stop_limit)
         settings = settings_from_environment()
         logs.set_up(settings.log_format)

@@ -26,3 +26,10 @@ def once(pairs: Iterable[tuple[str, str]], option: str, same: Callable[[str], st
         names.add(same(name))
         found[name] = value
     return found
+
+
+def name_values(
+    texts: Iterable[str], option: str, example: str = "", same: Callable[[str], str] = str
+) -> dict[str, str]:
+    """Return the values of a repeatable option by name; see `name_value` and `once`."""
+    return once((name_value(text, option, example) for text in texts), option, same)
