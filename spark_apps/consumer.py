@@ -117,6 +117,7 @@ class Consumer(TopicReaders[TopicQuery]):
         with ExitStack() as ending:
             for sentence in session.check(self._spark, idempotent_sink=self._how.idempotent_sink):
                 log.warning("%s", sentence)
+            session.start_fast(self._spark)
             self._process = ending.enter_context(open_process(self._settings))
             self._executors = Executors(self._spark)
             ending.callback(self._executors.close)

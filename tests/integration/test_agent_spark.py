@@ -21,6 +21,7 @@ from coordinator_tasks.core.codecs.member_codec import decode_claim
 from coordinator_tasks.core.model import Ending
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
+from spark_apps.spark.session import STARTUP
 from tests.audit_rows import read_audit
 from tests.integration.agent_site import Site, Traffic, another_topic, wait_for
 from tests.integration.kafka_topics import expire
@@ -78,6 +79,11 @@ class SparkProcess:
     def driver(self) -> psutil.Process:
         children = psutil.Process(self.process.pid).children(recursive=True)
         return next(one for one in children if any(part.endswith("main.py") for part in _command_line(one)))
+
+    def import_path(self) -> str:
+        """The import path that Spark gives to its Python processes, as one of them has it."""
+        found = psutil.Process(self.process.pid).children(recursive=True)
+        return next(one.environ()["PYTHONPATH"] for one in found if "pyspark.worker" in _command_line(one))
 
     def kill(self) -> None:
         """Kill -9 of everything at once, as a host that dies."""
@@ -152,6 +158,7 @@ def test_a_hand_off_happens_inside_two_running_queries(world: World) -> None:
     try:
         wait_for(lambda: site.runs("a") == dict.fromkeys(range(4), True), "a runs everything", START_S)
         wait_for(lambda: len(world.rows(0)) > 300, "records flow", START_S)
+        assert str(STARTUP) in world.a.import_path(), "Spark's Python processes start in a third of the time"
         # The taker's query has run before: its first batch ever costs seconds, which are no part of a hand-off.
         site.hand_off({3: "b"})
         wait_for(lambda: world.last(3) == "b", "b has read something", START_S)

@@ -207,7 +207,7 @@ def test_a_consumer_ends_its_session_also_if_its_jvm_hangs(monkeypatch: pytest.M
     monkeypatch.setattr(consumer, "open_process", opened)
     monkeypatch.setattr(consumer, "END_S", 0.1)
     monkeypatch.setattr("spark_apps.spark.session.check", lambda *_, **__: [])
-    context = SimpleNamespace(master="local[2]", getConf=dict)
+    context = SimpleNamespace(master="local[2]", getConf=dict, environment={})
     spark = SimpleNamespace(sparkContext=context, dataSource=SimpleNamespace(register=register))
     site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
     began = time.monotonic()
@@ -265,7 +265,7 @@ def test_a_consumer_leaves_nothing_of_its_checkpoints(
     for folder in (temporary, own):
         folder.mkdir()
     monkeypatch.setattr(consumer, "tempfile", SimpleNamespace(mkdtemp=lambda **_: str(temporary)))
-    context = SimpleNamespace(master="local[2]", getConf=dict)
+    context = SimpleNamespace(master="local[2]", getConf=dict, environment={})
     spark = SimpleNamespace(sparkContext=context, dataSource=SimpleNamespace(register=bool))
     how = SparkSettings(checkpoints=str(own) if given else "")
     site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})

@@ -4,10 +4,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyspark
 
-from spark_apps.spark.session import ROOT, STARTUP, python_environment
+from spark_apps.spark.session import ROOT, STARTUP, python_environment, start_fast
 
 LIB = Path(pyspark.__file__).parent / "python" / "lib"
 
@@ -39,3 +41,10 @@ def test_the_environment_for_spark_submit_keeps_what_was_there() -> None:
         "PYSPARK_DRIVER_PYTHON": "/usr/bin/python3",
     }
     assert python_environment(first) == first
+
+
+def test_a_session_of_spark_submit_starts_its_python_processes_from_the_installation_too() -> None:
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(environment={"PYTHONPATH": "/mine"}))
+    for _ in range(2):
+        start_fast(cast(Any, spark))
+        assert spark.sparkContext.environment == {"PYTHONPATH": f"{STARTUP}{os.pathsep}/mine"}

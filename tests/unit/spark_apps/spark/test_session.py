@@ -26,7 +26,7 @@ GIVEN = ("--consumer", "a", "--cluster", "c", "--zookeeper", "zk:2181", "--kafka
 def running(**settings: str) -> Any:
     """A session with ours and these settings, as its context has them; the names with _ for a point."""
     given = {**session.SETTINGS, **{name.replace("_", "."): value for name, value in settings.items()}}
-    context = SimpleNamespace(getConf=lambda: SimpleNamespace(get=given.get))
+    context = SimpleNamespace(getConf=lambda: SimpleNamespace(get=given.get), environment={})
     return SimpleNamespace(conf=SimpleNamespace(get=given.get), sparkContext=context)
 
 
