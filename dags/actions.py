@@ -13,7 +13,7 @@ from coordinator_tasks.service.actions.declarations import ACTIONS
 
 MAX_RUNS = 4
 MAX_FOLLOWING = 50
-"""Of an action whose runs follow what they have begun, for hours: that of another fleet, or its way back, waits for none of them."""
+"""Runs of an action that is followed for hours: the action on another fleet, and the way back, wait for no run."""
 
 
 def fields(action: Action) -> Mapping[str, Param]:

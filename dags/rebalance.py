@@ -33,7 +33,7 @@ Changes in ZooKeeper, `reconcile` or a person start it; two runs at once have on
 MAX_RUNS = 4
 """Airflow combines the events of further changes in the next run."""
 LIMIT = timedelta(minutes=30)
-"""Of a run: `reconcile` starts no further one beside two that never end, such as those whose logical date is in the future."""
+"""Time limit of a run: beside two endless runs, such as runs with a logical date in the future, `reconcile` starts none."""
 
 
 def build(cluster: Cluster) -> DAG:

@@ -1,4 +1,4 @@
-"""The query of one topic: starts it in a thread, watches it, restarts it after an error, and ends it.
+"""The query of one topic, from its start in a thread to its end; a query that failed is started again.
 
 An error concerns this topic alone: `agent.ownership.failing` decides the retries. Only the end of Spark itself ends the
 consumer.
@@ -49,7 +49,7 @@ class _Look(NamedTuple):
 
 
 class TopicQuery(TopicReader):
-    """One topic: its ownership and its query, which starts in its own thread.
+    """Ownership and query of one topic. The query starts in a thread of the topic.
 
     `start` gets the number of the attempt; `active_tasks` returns how many tasks of a query's run are under way.
     """

@@ -102,7 +102,7 @@ OF_ONE: Mapping[str, Callable[[Paths], str]] = {
     "claim": lambda paths: paths.id("a"),
     "directive": lambda paths: paths.directive("a"),
 }
-"""What they read of one consumer."""
+"""Nodes of one consumer that all processes read."""
 ASIDE: Mapping[str, Callable[[Paths], str]] = {
     "fleet": lambda paths: paths.fleet("etl"),
     "record": lambda paths: f"{paths.history('orders')}/{0:010d}",

@@ -62,7 +62,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One start of a process: who it is, where its case's files are, and where it is to die.
+    """One start of a process: its role, the folder of its case, and the place of its death.
 
     `blind`: a consumer that never looks at the committed entries once it has begun. `host`: where it runs, None = beside
     the servers. `hold`: where it stands still. `adds`: a coordinator that adds the topic itself. `wish`: what a person asks
@@ -94,7 +94,7 @@ def fork_server() -> ForkServerContext:
     return context
 
 
-# What every coordinator would make anew at its start: 70 ms, for connections that none of them has.
+# Every coordinator would make this context anew at its start: 70 ms, and no connection here uses TLS.
 NO_TLS = httpx.create_ssl_context(trust_env=False)
 httpx.AsyncClient(verify=NO_TLS)  # imports what httpx imports late
 gc.freeze()  # what is imported is never collected: its pages stay shared with the processes forked from here
@@ -126,7 +126,7 @@ def begin(life: Life) -> Failpoints:
 
 
 def note_session(life: Life) -> None:
-    """Number and password of this process's first session: who knows them may end it."""
+    """Write down number and password of this process's first session, by which the case ends the session."""
     opened = wiring.open_zookeeper
 
     def noted(settings: Settings) -> KazooZooKeeper:

@@ -188,7 +188,7 @@ def test_two_loops_at_once_have_one_effect_and_one_record_for_each_transition(cl
 
 
 class Liar(StubConsumer):
-    """It stops and writes its releases as it should, and goes on saying that it runs what it once ran."""
+    """A consumer that stops and releases as asked, and goes on reporting its former partitions as running."""
 
     honest = False
 

@@ -36,7 +36,7 @@ def znodes() -> str:
         for one in sorted(every)
     ]
     about = (
-        "All values are JSON objects in UTF-8, below `/consumers/[CLUSTER]`. What holds for all of them: "
+        "All values are JSON objects in UTF-8, below `/consumers/[CLUSTER]`. Rules for all nodes: "
         "[architecture](../architecture.md#the-znodes).\n"
     )
     rights = (

@@ -378,7 +378,7 @@ TOPIC_ACTIONS = (
 CONSUMER_ACTIONS = (
     Action(
         "isolate",
-        "Treat a consumer as closed: it may run nothing, and others get its partitions with the next plan.",
+        "Treat a consumer as closed: the consumer may run nothing, and others get the partitions with the next plan.",
         "Take everything from a consumer at once, without a confirmation; the consumer may run nothing until readmitted.",
         (p.CONSUMER, p.WHY, p.DRY_RUN, p.BY, p.MINUTES, p.FOR_S, p.YES),
         do=_isolate,
