@@ -105,7 +105,9 @@ class Process:
     def _start(self, topic: str, partition: int, token: Token) -> None:
         group = self.site.kafka.offsets("g")
         known = group.committed(topic, [partition]).get(partition)
-        entry = Committed(known.offset if known else 0, token, self.member.consumer, self.site.name, "id-1")
+        entry = Committed(
+            known.offset if known else 0, token, self.member.consumer, self.site.name, self.pictures[topic].topic_id
+        )
         group.commit(topic, {partition: entry})
         self.running[topic][partition] = token
 
