@@ -41,7 +41,6 @@ from coordinator_tasks.core.ports import VersionCheck, committed_of
 from coordinator_tasks.core.protocol import claims as claim_steps
 from coordinator_tasks.core.protocol.znodes import CHUNK, children, chunks, find_many, put, written
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.nodes import store
 
 PLATFORM = "platform"
 V = TypeVar("V")
@@ -91,13 +90,12 @@ class Observation:
         return {c: len(status.running) for c, status in told.items() if status is not None}
 
 
-def snapshot(c: Coordinator, topics: Collection[str], *, note: bool = True) -> Observation:
-    """Observe everything once. `topics` are all managed topics: their nodes give the numbers of held partitions.
+def snapshot(c: Coordinator, nodes: Mapping[str, TopicNode], *, note: bool = True) -> Observation:
+    """Observe everything once. `nodes`: of all managed topics, as read before; they name the owners.
 
     `note` False = write no notes. An unreadable node of a consumer makes only this consumer unclear. Raises
     `StoreUnavailable` or `DiscoveryUnavailable`; each means: hold.
     """
-    nodes = store.load_nodes(c.zk, c.paths, sorted(topics))
     holders, unclear = holders_of(nodes), dict[str, str]()
     claims = load_claims(c, sorted(holders), unclear)
     c.zk.sync()

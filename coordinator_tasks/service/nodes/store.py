@@ -4,13 +4,14 @@ The topic's node is created empty, as the parent of its partitions. Until the fi
 planned; afterwards, an empty node is unreadable.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.codecs.history_codec import encode_record
 from coordinator_tasks.core.codecs.packed import begins_packed
-from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, NotManaged
+from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, NotManaged, Refused
 from coordinator_tasks.core.machine.decision import Decision
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import Release, TopicNode
@@ -20,6 +21,8 @@ from coordinator_tasks.core.protocol.znodes import children, find_many, put
 from coordinator_tasks.core.text.partition_text import shown
 
 MAX_TORN_READS = 20
+Unread: TypeAlias = Malformed | Refused | LookAgain
+"""Why a topic could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,39 @@ class Stored:
 
     view: TopicView
     versions: Versions
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTopics:
+    """The managed topics, each read once. `stored`: by name, in order; `unread`: topic → error.
+
+    `nodes`: the readable nodes of all managed topics, also of topics that are not in `stored`.
+    """
+
+    managed: tuple[str, ...]
+    stored: Mapping[str, Stored]
+    unread: Mapping[str, Unread]
+    nodes: Mapping[str, TopicNode]
+
+    @property
+    def views(self) -> list[TopicView]:
+        return [one.view for one in self.stored.values()]
+
+
+def load_topics(zk: ZooKeeper, paths: Paths, names: Collection[str] = (), *, others: bool = True) -> StoredTopics:
+    """Read these topics, and all managed topics too; without `others`, only the nodes of the other managed topics."""
+    zk.sync()  # data older than the consumers' answers would look like a restored ZooKeeper
+    managed = tuple(children(zk, paths.configs))
+    stored: dict[str, Stored] = {}
+    unread: dict[str, Unread] = {}
+    for name in sorted({*names, *(managed if others else ())}):
+        try:
+            stored[name] = load(zk, paths, name)
+        except (Malformed, Refused, LookAgain) as error:
+            unread[name] = error
+    nodes = {name: one.view.node for name, one in stored.items() if one.view.node is not None}
+    nodes |= load_nodes(zk, paths, [name for name in managed if name not in stored])
+    return StoredTopics(managed, stored, unread, nodes)
 
 
 def load(zk: ZooKeeper, paths: Paths, topic: str) -> Stored:

@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from coordinator_tasks.core.errors import LookAgain, Malformed, Refused
+from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.machine.what_if import ClusterMoment
 from coordinator_tasks.core.model import Committed
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import observe, store
-from coordinator_tasks.service.plan import transitions
 
 
 def site_of(c: Coordinator) -> tuple[ClusterMoment, dict[str, str]]:
@@ -16,16 +15,11 @@ def site_of(c: Coordinator) -> tuple[ClusterMoment, dict[str, str]]:
 
     Raises the `Unavailable` kinds.
     """
-    views, left_out = [], dict[str, str]()
-    c.zk.sync()
-    every = transitions.topics(c)
-    for name in every:
-        try:
-            views.append(store.load(c.zk, c.paths, name).view)
-        except (Malformed, Refused, LookAgain) as error:
-            left_out[name] = str(error)
-    found = observe.snapshot(c, every, note=False)
-    described = [replace(one, config=c.policy.strategies.effective(one.config)) for one in observe.describe(c, views)]
+    found = store.load_topics(c.zk, c.paths)
+    left_out = {name: str(error) for name, error in found.unread.items()}
+    world = observe.snapshot(c, found.nodes, note=False).world
+    views = observe.describe(c, found.views)
+    described = [replace(one, config=c.policy.strategies.effective(one.config)) for one in views]
     # Offsets matter only where a topic has no plan yet: committed offsets may have to be adopted.
     offsets = observe.committed(c, [view for view in described if view.node is None or view.state is None])
     committed: dict[str, Mapping[int, Committed] | None] = {}
@@ -35,4 +29,4 @@ def site_of(c: Coordinator) -> tuple[ClusterMoment, dict[str, str]]:
         else:
             committed[name] = one
     topics = {view.topic: view for view in described if view.topic not in left_out}
-    return ClusterMoment(found.world, topics, committed), left_out
+    return ClusterMoment(world, topics, committed), left_out

@@ -136,20 +136,18 @@ def explain(c: Coordinator, topic: str) -> Explanation:
     Raises `NotManaged`, `Refused` (a topic that is removed, or an error of a site's own strategy), `Malformed`, the
     `Unavailable` kinds.
     """
-    c.zk.sync()
-    config = not_removed(store.load(c.zk, c.paths, topic).view.config)
-    every = topics(c)
-    loaded, problems = _loaded(c, every)
-    snapshot = observe.snapshot(c, every, note=False)
-    views = {view.topic: view for view in observe.describe(c, [one.view for one in loaded])}
-    if topic in problems:
-        raise problems[topic]
+    found = store.load_topics(c.zk, c.paths, [topic])
+    if topic in found.unread:
+        raise found.unread[topic]
+    config = not_removed(found.stored[topic].view.config)
+    snapshot = observe.snapshot(c, found.nodes, note=False)
+    views = {view.topic: view for view in observe.describe(c, found.views)}
     still = replace(c, policy=replace(c.policy, settle_s=0.0, settle_max_s=0.0))
-    snapshot = _together(still, snapshot, list(views.values()), problems, always=frozenset({topic}))
+    snapshot = _together(still, snapshot, list(views.values()), found.unread, always=frozenset({topic}))
     world = snapshot.world_of(topic)
-    found = machine.explain(_effective(c, views[topic]), world, c.policy)
-    found = replace(found, waits=waiting(views[topic], world))
-    return replace(found, summary=f"{_FROZEN}{found.summary}") if config.frozen else found
+    explained = machine.explain(_effective(c, views[topic]), world, c.policy)
+    explained = replace(explained, waits=waiting(views[topic], world))
+    return replace(explained, summary=f"{_FROZEN}{explained.summary}") if config.frozen else explained
 
 
 def seek(
@@ -329,26 +327,24 @@ def _each(
     = no plan is written or shown, so the topics beside `names` need not be read.
     """
     again: list[str] = []
-    c.zk.sync()  # data older than the consumers' answers would look like a restored ZooKeeper
-    every = topics(c)
-    loaded, problems = _loaded(c, {*names, *(() if alone else every)})
+    found = store.load_topics(c.zk, c.paths, names, others=not alone)
     reports = [
         TopicReport(name, State.INITIAL, State.INITIAL, TopicOutcome.HELD, str(error))
-        for name, error in problems.items()
+        for name, error in found.unread.items()
         if name in names
     ]
-    mine = [stored for stored in loaded if stored.view.topic in names]
+    mine = [stored for name, stored in found.stored.items() if name in names]
     try:
-        snapshot = observe.snapshot(c, every, note=note)
+        snapshot = observe.snapshot(c, found.nodes, note=note)
     except DiscoveryUnavailable as error:
         return sorted(reports + [_held(stored, error) for stored in mine], key=lambda r: r.topic)
-    views = {view.topic: view for view in observe.describe(c, [stored.view for stored in loaded])}
+    views = {view.topic: view for view in observe.describe(c, found.views)}
     asked = [
         view for view in views.values() if (planning and view.topic in names) or view.node is None or view.state is None
     ]
     snapshot = replace(snapshot, committed=observe.committed(c, asked))
     if not alone:
-        snapshot = _together(c, snapshot, list(views.values()), problems)
+        snapshot = _together(c, snapshot, list(views.values()), found.unread)
     for stored in mine:
         view = views[stored.view.topic]
         try:
@@ -371,18 +367,6 @@ def _overtaken(c: Coordinator, stored: Stored, snapshot: Observation) -> bool:
     """
     contradicted = recovery.needed(stored.view, snapshot.world_of(stored.view.topic)) is not None
     return contradicted and store.load(c.zk, c.paths, stored.view.topic).versions != stored.versions
-
-
-def _loaded(c: Coordinator, names: Collection[str]) -> tuple[list[Stored], dict[str, Malformed | Refused | LookAgain]]:
-    """Return these topics as stored, by name; and unreadable topic → reason."""
-    loaded: list[Stored] = []
-    problems: dict[str, Malformed | Refused | LookAgain] = {}
-    for name in sorted(names):
-        try:
-            loaded.append(store.load(c.zk, c.paths, name))
-        except (Malformed, Refused, LookAgain) as error:
-            problems[name] = error
-    return loaded, problems
 
 
 def _together(

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from coordinator_tasks import __version__
-from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, LookAgain, Malformed, NoAccess, Refused
+from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, NoAccess
 from coordinator_tasks.core.machine import audit as rules
 from coordinator_tasks.core.machine.audit import Committer, Finding, FindingKind, Trace
 from coordinator_tasks.core.machine.world import TopicView
@@ -14,7 +14,6 @@ from coordinator_tasks.core.text.partition_text import counted
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import observe, store
 from coordinator_tasks.service.nodes.fleet import CODE, fleets
-from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.watch.group_commits import SILENT_S
 from coordinator_tasks.service.watch.silent_kafka import silenced
 
@@ -87,17 +86,10 @@ def compared(first: AuditLook, second: AuditLook | None = None, between_s: float
 
 def look(c: Coordinator, names: Collection[str] = ()) -> AuditLook:
     """Look once at these topics (empty = all), without removed topics. Raises as `audit`."""
-    found, views = AuditLook(), list[TopicView]()
-    c.zk.sync()
-    for name in sorted(set(names or transitions.topics(c))):
-        try:
-            view = store.load(c.zk, c.paths, name).view
-        except (Malformed, Refused, LookAgain) as error:
-            found.problems.append(f"{name} is not audited: {error.told}")
-            continue
-        if not view.config.removed:  # removed topics should have no owners
-            views.append(view)
-    snapshot = observe.snapshot(c, transitions.topics(c), note=False)
+    stored = store.load_topics(c.zk, c.paths, names, others=not names)
+    found = AuditLook(problems=[f"{name} is not audited: {error.told}" for name, error in stored.unread.items()])
+    views = [view for view in stored.views if not view.config.removed]  # removed topics should have no owners
+    snapshot = observe.snapshot(c, stored.nodes, note=False)
     try:
         found.findings = rules.old_code(snapshot.world.members, fleets(c), __version__, CODE)
     except NoAccess as error:

@@ -298,15 +298,17 @@ def unowned(c: Coordinator, problems: dict[str, CoordinatorError] | None = None)
 
     `problems` gets the topics that cannot be read. Raises the `Unavailable` kinds.
     """
-    views = dict(_views(c, problems))
-    world = observe.snapshot(c, transitions.topics(c), note=False).world
+    stored = store.load_topics(c.zk, c.paths)
+    if problems is not None:
+        problems |= stored.unread
+    world = observe.snapshot(c, stored.nodes, note=False).world
     found: dict[str, Mapping[int, str]] = {
-        view.topic: unread(view, world, c.policy) for view in observe.describe(c, list(views.values()))
+        view.topic: unread(view, world, c.policy) for view in observe.describe(c, stored.views)
     }
     found = {topic: partitions for topic, partitions in found.items() if partitions}
     starts = fleet_starts(c) if found else ()
     return {
-        topic: _with_starts(partitions, unowned_in(views[topic]), starts_of(topic, starts))
+        topic: _with_starts(partitions, unowned_in(stored.stored[topic].view), starts_of(topic, starts))
         for topic, partitions in found.items()
     }
 

@@ -159,7 +159,7 @@ def test_an_isolated_consumer_gets_nothing_back_when_its_directive_cannot_be_rea
     site.settles()
     assert of_b(site) == []
     put(site, site.paths.directive("b"), raw)
-    assert site.paths.directive("b") in observe.snapshot(site.coordinator, ["orders"]).world.unclear["b"]
+    assert site.paths.directive("b") in observe.snapshot(site.coordinator, {"orders": site.node()}).world.unclear["b"]
     site.settles()
     assert of_b(site) == []
     assert site.state().state is State.STABLE

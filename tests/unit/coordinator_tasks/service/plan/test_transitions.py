@@ -33,6 +33,7 @@ from coordinator_tasks.service.plan.transitions import Need, TopicReport
 from coordinator_tasks.service.run import loop, upkeep
 from tests.fakes.clock import FakeClock
 from tests.fakes.consumers import FakeDiscovery
+from tests.fakes.counted import counted
 from tests.fakes.kafka import FakeKafka
 from tests.fakes.zookeeper import FakeZooKeeper, FakeZooKeeperServer
 from tests.world.site import LOOP, Site, stable_site
@@ -314,10 +315,10 @@ def test_a_stale_decision_is_refused_as_a_whole(site: Site) -> None:
     site.clock.advance(2)
     c = site.coordinator
     stored = store.load(c.zk, c.paths, "orders")
-    decision = transitions._decide(c, stored, observe.snapshot(c, ["orders"]), ALL_STEPS, ONE)
+    decision = transitions._decide(c, stored, look(site), ALL_STEPS, ONE)
     assert transitions.plan(other(site), ["orders"], OTHER)[0].outcome is TopicOutcome.WRITTEN
     with pytest.raises(LookAgain):
-        store.commit(c.zk, c.paths, stored, decision, observe.snapshot(c, ["orders"]).world)
+        store.commit(c.zk, c.paths, stored, decision, look(site).world)
     assert [r for r in site.history() if r.actor == ONE] == []
 
 
@@ -327,13 +328,13 @@ def test_a_state_alone_is_not_written_when_the_node_has_changed(site: Site) -> N
     c = site.coordinator
     assert transitions.start(c, ["orders"], ONE)[0].after is State.STARTING
     site.everybody_acts()
-    stored, look = store.load(c.zk, c.paths, "orders"), observe.snapshot(c, ["orders"])
-    decision = transitions._decide(c, stored, look, ALL_STEPS, ONE)
+    stored = store.load(c.zk, c.paths, "orders")
+    decision = transitions._decide(c, stored, look(site), ALL_STEPS, ONE)
     assert (decision.state.state, decision.node) == (State.STABLE, None)
     node = c.zk.get(c.paths.topic("orders"))
     c.zk.transact([SetData(c.paths.topic("orders"), node.data, node.stat.version)])
     with pytest.raises(LookAgain):
-        store.commit(c.zk, c.paths, stored, decision, look.world)
+        store.commit(c.zk, c.paths, stored, decision, look(site).world)
     assert site.state().state is State.STARTING
 
 
@@ -701,7 +702,11 @@ def test_the_answer_of_another_process_at_its_address_is_not_its_first(site: Sit
 
 
 def look(site: Site) -> observe.Observation:
-    return observe.snapshot(site.coordinator, transitions.topics(site.coordinator))
+    return seen_by(site.coordinator)
+
+
+def seen_by(c: Coordinator) -> observe.Observation:
+    return observe.snapshot(c, store.load_topics(c.zk, c.paths).nodes)
 
 
 def test_an_absence_is_noted_when_it_is_seen_and_forgotten_when_it_ends(site: Site) -> None:
@@ -988,8 +993,17 @@ def test_loads_of_many_topics_are_added_up_once(monkeypatch: pytest.MonkeyPatch)
     assert len(added) < 5 * len(names), "for each topic all the others again: 90,000 sums for 300 topics"
 
 
+def test_a_call_reads_each_node_and_asks_each_consumer_once() -> None:
+    site = stable_site("a", "b", names=("clicks", "orders"))
+    c, requests = counted(site.coordinator)
+    transitions.step(c, ["clicks", "orders"], ONE)
+    assert requests.nodes.keys() > {c.paths.topic("orders"), c.paths.config("clicks"), c.paths.id("a")}
+    assert set(requests.nodes.values()) == {1}
+    assert requests.polls == [("a", "b")]
+
+
 def test_a_claim_noted_twice_at_once_is_noted_once(site: Site) -> None:
     site.dies("b", how=None)
-    interrupting(site, lambda: observe.snapshot(other(site), ["orders"]), "/ids/")
+    interrupting(site, lambda: seen_by(other(site)), "/ids/")
     look(site)
     assert observe.load_claims(site.coordinator, ["b"], {})["b"].absence is not None
