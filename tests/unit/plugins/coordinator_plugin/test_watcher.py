@@ -14,6 +14,7 @@ from coordinator_tasks.core.errors import StoreUnavailable
 from coordinator_tasks.core.model import Silence, Unreachable
 from coordinator_tasks.service.nodes import refused_connections
 from coordinator_tasks.service.nodes.observe import load_claims, snapshot
+from coordinator_tasks.service.nodes.store import load_topics
 from tests.fakes.cluster import Cluster
 from tests.unit.plugins.coordinator_plugin.stage import Opened, stable
 
@@ -138,7 +139,7 @@ def test_the_watcher_of_topics_alone_notes_that_a_registered_consumer_refuses(
     monkeypatch.setattr(watcher, "NOTE_S", 0.02)
     shop.join("a")
     stable(shop, "orders", {0: "a"})
-    snapshot(shop.coordinator, ["orders"])  # a run has had its answer
+    snapshot(shop.coordinator, load_topics(shop.zk, shop.paths).nodes)  # a run has had its answer
     noted: list[float] = []
 
     async def scenario() -> None:
