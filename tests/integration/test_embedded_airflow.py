@@ -92,10 +92,3 @@ def test_requests_at_once_do_not_wait_for_one_another_for_ever(airflow: Embedded
     assert log.read_text().count("Error with id") == failed
     states = [wait_for_run(airflow.client, "trivial", run_id, RUN_TIMEOUT_S) for run_id in runs]
     assert states == ["success"] * 6
-
-
-def test_a_killed_scheduler_is_replaced_and_runs_what_was_asked_meanwhile(airflow: EmbeddedAirflow) -> None:
-    airflow.kill(Service.SCHEDULER)
-    run_id = airflow.client.trigger("trivial", {"number": 2})
-    airflow.start(Service.SCHEDULER)
-    assert wait_for_run(airflow.client, "trivial", run_id, RUN_TIMEOUT_S) == "success"
