@@ -40,12 +40,6 @@ def test_a_sink_bounds_all_of_them_together() -> None:
     assert sum(fleet.read) == pytest.approx(500.0)
 
 
-def test_ours_moves_where_that_is_enough() -> None:
-    found = run("uneven partitions", "ours", hours=1.5).cell
-    assert found["changes"] <= 1
-    assert 0 < found["moves"] <= 2 * PARTITIONS
-
-
 def test_a_restart_of_flinks_job_counts_each_partition_as_one_move() -> None:
     found = run("diurnal", "Flink", hours=1.5).cell
     assert found["changes"] > 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.pause_truth import Compared, compared
+from benchmarks.pause_truth import compared
 from coordinator_tasks.core.model import Actor, Move, MoveKind, Pause, Pauses, Record, State
 from coordinator_tasks.devstack.demo.evidence import Row
 
@@ -49,7 +49,3 @@ def test_what_only_one_side_knows_is_not_compared(pause: Pause | None) -> None:
 
 def test_a_taker_without_rows_of_the_plan_is_not_compared() -> None:
     assert compared(records(Pause(0, wait_s=0.41), epoch=8), ROWS) == []
-
-
-def found(*offs_ms: float) -> list[Compared]:
-    return [Compared("r", 0, 0.1 + off / 1000, 0.005, 0.1, 4) for off in offs_ms]

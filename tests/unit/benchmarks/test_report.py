@@ -5,10 +5,6 @@ from typing import Any
 import pytest
 
 from benchmarks.handoff_report import joined, measured, quartiles, summary, targets
-from benchmarks.headline import (
-    pages,
-    tables,
-)
 
 
 def run(
@@ -118,7 +114,3 @@ def test_a_run_that_is_in_two_of_the_files_is_refused() -> None:
     one = {**CALL, "runs": [{"round": 0, **RUNS[0]}]}
     with pytest.raises(SystemExit, match="1 run is in more than one of these files"):
         joined([one, {**CALL, "runs": [{"round": 0, **RUNS[0]}, {"round": 0, **RUNS[1]}]}])
-
-
-def test_the_tables_are_those_of_the_results_that_are_kept() -> None:
-    assert tables(pages()) == pages(), "run python -m benchmarks.headline"

@@ -70,12 +70,6 @@ def test_partitions_say_what_their_present_owner_says(shop: Cluster) -> None:
     assert (topic["lag"], topic["unowned"]) == (40, "2-3")
 
 
-def test_a_partition_that_no_consumer_may_have_is_not_said_to_be_assigned_by_the_next_plan(shop: Cluster) -> None:
-    stable(shop, {0: "a", 1: "b"})
-    (topic,) = now(shop)["topics"]
-    assert topic["says"] == "Nobody reads 2 partitions: the next plan gives them to whoever may have them."
-
-
 def test_what_is_on_its_way_names_giver_and_taker(shop: Cluster) -> None:
     under_way(shop)
     data = now(shop)

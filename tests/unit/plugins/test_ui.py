@@ -23,7 +23,6 @@ from coordinator_ui.texts import words
 from coordinator_ui.texts.rebalance_text import tell
 
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry
-from coordinator_tasks.core.codecs.former import former_causes
 from coordinator_tasks.core.codecs.history_codec import with_pauses
 from coordinator_tasks.core.errors import LookAgain, NotManaged, Refused, StoreUnavailable
 from coordinator_tasks.core.measure.budget import Budget
@@ -42,10 +41,9 @@ from coordinator_tasks.core.model import (
     Unmoved,
 )
 from coordinator_tasks.core.ports import Create, SetData
-from coordinator_tasks.core.text import cause_text
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import directives, store, topics
-from coordinator_tasks.service.nodes.fleet import CODE, record_end
+from coordinator_tasks.service.nodes.fleet import record_end
 from coordinator_tasks.service.nodes.history import Rebalance, rebalances
 from coordinator_tasks.service.plan import overrides
 from coordinator_tasks.service.watch import overview
@@ -56,7 +54,6 @@ from tests.unit.plugins.pages_site import (
     NASTY,
     a_hand_off,
     pages_of,
-    register,
     stable,
     task,
     text_of,
@@ -126,11 +123,6 @@ def test_what_very_many_consumers_and_topics_have_is_folded_on_the_overview(
     assert page.count("t0: ") == page.count("c0: ") == 1, "nothing is left out"
 
 
-def test_the_overview_has_each_consumers_release_and_code(shop: Cluster) -> None:
-    register(shop, "a", release="0.3.0", attributes={CODE: "1.4"})
-    assert "a live 1 0.3.0 1.4 http://a:9001" in text_of(pages_of(shop).get("/").text)
-
-
 @pytest.mark.parametrize("path", ["/", "/clusters/shop/topics/orders"])
 def test_a_topic_with_partitions_that_nobody_owns_is_never_shown_as_stable_and_well(shop: Cluster, path: str) -> None:
     stable(shop, {0: "a", 1: "a"})
@@ -168,14 +160,6 @@ def test_the_page_of_a_topic_says_where_a_plan_waits_for_approval(shop: Cluster)
     page = pages_of(shop).get(path).text
     assert '<a target="_top" href="/airflow/required_actions">Required Actions</a>' in page
     assert "A plan that exceeds the budget of this site waits for a person's approval" in text_of(page)
-
-
-def test_empty_pages_say_what_to_do_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop")
-    said = text_of(pages_of(Cluster()).get("/").text)
-    assert "Start the DAG add-topic with a topic and its consumer group" in said
-    assert "No consumer is registered or wanted. Start one" in said
-    assert "Nothing has moved yet." in said
 
 
 def test_a_topic_page_answers_what_moved_from_whom_to_whom_why_and_how_long_it_took(shop: Cluster) -> None:
@@ -290,15 +274,6 @@ def test_the_page_of_a_removed_topic_says_nothing_of_its_last_plan(shop: Cluster
     page = text_of(client.get(path).text)
     assert "Stable: it was removed from the coordinator. Epoch 3" in page
     assert words.meaning(State.STABLE) not in page
-
-
-def test_the_story_of_a_rebalance_goes_step_by_step(shop: Cluster) -> None:
-    a_hand_off(shop)
-    said = text_of(pages_of(shop).get("/clusters/shop/topics/orders/rebalances/2-abc").text)
-    assert "Planned: 1–3 from a to b by hand-off." in said
-    assert "a confirmed that it closed 1–3. Their new owners were told to start." in said
-    assert "b confirmed that it started 1–3. With that it was over." in said
-    assert "Closing 1.5 s · Starting 750 ms" in said
 
 
 def test_the_tab_of_a_run_shows_what_that_run_moved_and_nothing_else(shop: Cluster) -> None:
@@ -576,42 +551,6 @@ def test_a_run_and_a_rebalance_are_found_without_the_rest_of_a_long_history(
     assert page_data.rebalance(shop.coordinator, "orders", "r0").began_at == 900_000.0
     with pytest.raises(NotManaged, match="has no rebalance 'r-none'"):
         page_data.rebalance(shop.coordinator, "orders", "r-none")
-
-
-def test_nobody_left_is_said(shop: Cluster) -> None:
-    write(shop, State.STABLE, State.STABLE, 900_000.0, cause="gone: b (left)", counts={"assigned": 0})
-    story = tell(the_one(shop), 900_005.0)
-    assert story.headline == "Nobody was left to take a partition"
-    assert story.steps[0].text == "Nobody is left to run anything."
-
-
-@pytest.mark.parametrize(
-    ("cause", "said"),
-    [
-        ("joined: a, b", "a, b joined"),
-        ("joined: a; draining: b (by ada: one; two)", "a joined; b is draining (by ada: one; two)"),
-        ("isolated: a (by ada)", "a was isolated (by ada)"),
-        ("gone: a (left); gone: b (unknown)", "a is gone (it left cleanly); b is gone (how is not known)"),
-        ("gone: a (left: topic x: no)", "a is gone (it had to leave: topic x: no)"),
-        ("gone: a (reaped: exit code 1 (x))", "a is gone (its launcher saw all its processes end: exit code 1 (x))"),
-        ("no longer a target: a", "a is no longer given partitions"),
-        (
-            "gone: a (unknown, restart planned by ada: kernel)",
-            "a is gone (how is not known, restart planned by ada: kernel)",
-        ),
-        ("first plan", "first plan"),
-        ("", "no cause was recorded"),
-    ],
-)
-def test_causes_are_sentences_and_unknown_ones_stay(cause: str, said: str) -> None:
-    causes = former_causes(cause)
-    assert (words.why(causes), cause_text.said(causes)) == (said, cause)
-
-
-def test_a_further_plan_names_the_rebalance_under_way_and_its_cause() -> None:
-    causes = former_causes("goes on: joined: a")
-    assert words.why(causes) == "a rebalance under way goes on (a joined)"
-    assert cause_text.said(causes) == "a rebalance under way goes on (joined: a)"
 
 
 @pytest.mark.parametrize(

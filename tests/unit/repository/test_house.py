@@ -3,23 +3,10 @@
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
 
-import pytest
-from typer.core import TyperGroup
-from typer.main import get_command
-
-from coordinator_tasks.cli import app
 from tests.sbom import pinned
 
 ROOT = Path(__file__).parents[3]
-DOCS = sorted(
-    [
-        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "tests/README.md")),
-        *(ROOT / "docs").glob("*.md"),
-        *(ROOT / "docs" / "howto").glob("*.md"),
-    ]
-)
 BINARY = {".png", ".jpg", ".ico", ".gif", ".woff2", ".gz"}
 
 # Written apart, so that this file does not hold what it looks for.
@@ -53,34 +40,6 @@ def committed() -> list[Path]:
 def texts() -> list[tuple[str, str]]:
     """Name and content of every committed file that is text."""
     return [(str(p.relative_to(ROOT)), p.read_text()) for p in committed() if p.suffix not in BINARY]
-
-
-def fences(text: str) -> list[str]:
-    """The commands in the code blocks of a page, one line each."""
-    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    joined = "\n".join(block for language, block in blocks if language in {"", "sh", "bash"}).replace("\\\n", " ")
-    return [line.strip() for line in joined.splitlines() if line.strip()]
-
-
-@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
-def test_every_command_of_ours_is_one(page: Path) -> None:
-    commands: dict[str, object] = get_command(app).commands  # type: ignore[attr-defined]
-    for line in fences(page.read_text()):
-        called = re.search(r"python -m (coordinator_tasks|spark_apps)(\.[\w.]+)?(?: (.*))?$", line)
-        if called is None:
-            continue
-        package, module, rest = called.groups()
-        if module is not None:
-            assert (ROOT / f"{(package + module).replace('.', '/')}.py").exists(), line
-            continue
-        name, *arguments = (rest or "").split()
-        assert name in commands, line
-        command: Any = commands[name]
-        if isinstance(command, TyperGroup):
-            command = command.commands[arguments[0]]
-        known = {option for one in command.params for option in one.opts}
-        used = {argument.split("=")[0] for argument in arguments if argument.startswith("--")}
-        assert used <= known | {"--json"}, line
 
 
 def test_requirements_are_frozen_and_complete() -> None:

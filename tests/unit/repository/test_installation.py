@@ -43,15 +43,6 @@ def test_every_frozen_package_has_its_checksums() -> None:
         assert [one for one, hashes in found if not hashes] == []
 
 
-def test_every_direct_requirement_is_frozen() -> None:
-    frozen = {canonicalize_name(item.name) for item in requirements("requirements.txt")}
-    assert {canonicalize_name(item.name) for item in requirements("requirements.in")} <= frozen
-
-
-def test_the_client_of_pyspark_is_not_among_the_frozen_packages() -> None:
-    assert "pyspark-client" not in {item.name for item in requirements("requirements.txt")}
-
-
 def test_the_full_pyspark_won() -> None:
     changed = []
     for file in metadata.distribution("pyspark").files or []:

@@ -104,12 +104,6 @@ def test_nobody_is_added_while_the_effect_of_the_last_moves_is_not_known() -> No
     assert decide(LIMITS, seen(*each, now=1_031.0), moved)[0].kind is GrowthKind.GROW
 
 
-def test_a_partition_that_nobody_could_take_stays() -> None:
-    each = [("a", 80.0, 0.0), ("a", 80.0, 0.0), ("b", 90.0, 0.0)]
-    found, _ = decide(LIMITS, seen(*each), KNOWN)
-    assert (found.kind, found.desired) == (GrowthKind.GROW, 3), "250 of 200, and it would be of no use to move"
-
-
 UNEVEN = [("a", 60.0, 0.0), ("a", 60.0, 0.0), ("b", 10.0, 0.0), ("b", 10.0, 0.0)]
 
 

@@ -1,9 +1,6 @@
 """Who is there: what is known of one incarnation, and who may be given partitions."""
 
-import itertools
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -105,36 +102,6 @@ ENDED = claim(ended={1: Ending.REAPED})
 )
 def test_presence(seen: World, expected: Presence) -> None:
     assert presence("a", 1, seen, POLICY) is expected
-
-
-PAGE = Path(__file__).parents[5] / "docs" / "architecture.md"
-ARROW = re.compile(r"(\w+)(?:\(.*?\))? -- (yes|no) --> (\w+)")
-
-
-@pytest.mark.parametrize("known_by", [Ending.REAPED, Ending.REFUSED])
-def test_the_page_draws_the_questions_in_their_order(known_by: Ending) -> None:
-    arrows = {(source, said): target for source, said, target in ARROW.findall(PAGE.read_text())}
-    names = ("isolation", "read", "registered", "believed", "ended", "answers", "waits")
-    for said in itertools.product((True, False), repeat=len(names)):
-        facts = dict(zip(names, said, strict=True))
-        known = claim(
-            ended={1: known_by} if facts["ended"] else {}, absence=Absence(1, NOW - 9) if facts["waits"] else None
-        )
-        seen = replace(
-            world(
-                member() if facts["registered"] else None,
-                known,
-                says(1) if facts["answers"] else SILENT,
-                isolated(1) if facts["isolation"] else None,
-            ),
-            unclear={} if facts["read"] else {"a": "its node"},
-            doubted={} if facts["believed"] else {"a": "its answer"},
-        )
-        facts["ended"] &= known_by is not Ending.REFUSED or not facts["answers"]
-        at = "isolation"
-        while at in names:
-            at = arrows[at, "yes" if facts[at] else "no"]
-        assert presence("a", 1, seen, Policy(rejoin_grace_s=10)) == at, facts
 
 
 @pytest.mark.parametrize(

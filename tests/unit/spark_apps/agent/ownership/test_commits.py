@@ -59,17 +59,6 @@ def test_a_group_with_subscribed_members_is_named_and_nothing_is_read(stage: Sta
     assert not stage.reported("intruder")
 
 
-def test_a_partition_whose_commits_fail_for_too_long_stops_and_says_so(stage: Stage) -> None:
-    stage.own(0)
-    stage.hand_out(0, 30)
-    stage.kafka.members["g"] = ("intruder",)
-    stage.cover()
-    for _ in range(130):
-        stage.tick(1.0)
-    assert not stage.ownership.holdings.ready()
-    assert stage.reported("partition 0 stopped: its commits failed")
-
-
 def test_what_cannot_be_committed_as_kafka_is_away_stops_as_well_and_says_so(stage: Stage) -> None:
     stage.own(0, 1)
     stage.hand_out(0, 30)

@@ -15,15 +15,6 @@ from tests.fakes.kafka import FakeGroupOffsets
 from tests.unit.spark_apps.agent.ownership.stage import GENERATION, Stage, give, release_of, take
 
 
-def test_a_topic_that_was_recreated_is_left_alone_and_reported(stage: Stage) -> None:
-    stage.own(0)
-    stage.kafka.create_topic("t", 4)
-    stage.wait(1.0)
-    assert stage.running == {}
-    assert stage.offsets.committed("t", [0]) == {}
-    assert stage.reported("recreated in Kafka (topic id id-2, held is id-1)")
-
-
 def test_a_topic_that_was_recreated_is_noticed_although_a_commit_reached_the_new_one_first(stage: Stage) -> None:
     stage.own(0)
     stage.hand_out(0, 30)

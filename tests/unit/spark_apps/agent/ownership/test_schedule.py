@@ -6,7 +6,6 @@ from math import inf
 import pytest
 
 from coordinator_tasks.core.model import Handoff, StartRule, Token
-from spark_apps.agent.ownership.first import FirstOffsets
 from spark_apps.agent.ownership.work import (
     Commit,
     Failed,
@@ -16,7 +15,6 @@ from spark_apps.agent.ownership.work import (
     perform,
 )
 from spark_apps.agent.settings import Terms
-from spark_apps.records.options import Starting
 from tests.fakes.kafka import FakeKafka
 from tests.unit.spark_apps.agent.ownership.stage import GENERATION, TIMING, Stage, asked, give, list_offsets, release_of
 from tests.unit.spark_apps.agent.ownership.test_deliveries import Play
@@ -244,16 +242,6 @@ def test_a_released_start_asks_for_the_id_again_only_if_it_was_not_told_lately(
     stage.clock.advance(waited_s)
     stage.ownership.grants.on_releases({1: release_of(stage, 1, 40, Token(0, 6, GENERATION))})
     assert asks_id(stage) is asks
-
-
-def test_partitions_that_came_later_are_asked_for_no_time(stage: Stage) -> None:
-    stage.ownership.open(FirstOffsets(Starting(every_ms=1000)))
-    stage.ownership.grants.on_node(
-        replace(stage.node, epoch=1, assignments={0: "a", 1: "a"}, since={0: 1, 1: 1}, initial_partitions=1)
-    )
-    listing = asked(stage, ListBounds)
-    assert isinstance(listing, ListBounds)
-    assert listing.times_ms == {0: 1000}
 
 
 def test_the_logs_beginnings_are_asked_for_now_and_then_and_those_of_a_new_partition_at_once(stage: Stage) -> None:

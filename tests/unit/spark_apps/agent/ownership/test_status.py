@@ -8,21 +8,6 @@ from spark_apps.agent.reports import MAX_REPORTS, Reports
 from tests.unit.spark_apps.agent.ownership.stage import OLD, TIMING, Stage, asked, give, list_offsets
 
 
-def test_progress_stands_still_only_where_there_is_lag(stage: Stage) -> None:
-    stage.own(0)
-    stage.hand_out(0, 100)
-    stage.cover()
-    for _ in range(10):
-        stage.ownership.requests.want_ends()
-        stage.tick(60)
-    assert stage.ownership.batches.stalled(300) == ()
-    stage.kafka.append("t", 0, 1)
-    for _ in range(6):
-        stage.ownership.requests.want_ends()
-        stage.tick(60)
-    assert stage.ownership.batches.stalled(300) == (0,)
-
-
 def test_a_partition_that_has_read_what_it_was_to_read_is_not_stalled(stage: Stage) -> None:
     stage.ownership.batches.until_goal = True
     stage.own(0)

@@ -1,11 +1,8 @@
 """A taker begins where the giver has released."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
-
-from coordinator_tasks.core.model import Release, Token
+from coordinator_tasks.core.model import Token
 from tests.unit.spark_apps.agent.ownership.stage import GENERATION, Stage, release_of, take
 
 
@@ -27,21 +24,3 @@ def test_the_taker_prefers_a_committed_position_with_a_token_as_new_as_the_relea
     stage.ownership.grants.on_releases({1: release_of(stage, 1, 55, Token(3, 6, GENERATION))})
     stage.tick()
     assert stage.ownership.holdings.ready()[1].position == 60
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        pytest.param(lambda r: replace(r, epoch=r.epoch - 1), id="of an older entry"),
-        pytest.param(lambda r: replace(r, epoch=r.epoch + 1), id="of a newer entry"),
-        pytest.param(lambda r: replace(r, by="z"), id="by another than the giver"),
-        pytest.param(lambda r: replace(r, generation="g0"), id="of another generation"),
-    ],
-)
-def test_a_release_that_is_not_the_entrys_own_starts_nothing(stage: Stage, spoil: Callable[[Release], Release]) -> None:
-    stage.node = replace(stage.node, epoch=4)
-    take(stage, 1)
-    stage.ownership.grants.on_releases({1: spoil(release_of(stage, 1, 55, Token(1, 6, GENERATION)))})
-    stage.tick()
-    assert stage.running == {}
-    assert 1 in stage.ownership.grants.awaited()
