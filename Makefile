@@ -17,7 +17,7 @@ STAMP := .venv/.installed
 PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 CLASSES := build/spark.jsa
 CODE := $(wildcard coordinator_tasks spark_apps dags plugins)
-ALL := $(CODE) $(wildcard tests benchmarks)
+ALL := $(CODE) $(wildcard tests benchmarks hatch_build.py)
 export PYTHONPATH := $(CURDIR):$(CURDIR)/plugins
 
 .PHONY: demo demo-stop help install check quick test test-all lint format types imports dead reader faults clusters docs simulate search mutants guards freeze sbom audit clean
@@ -33,6 +33,7 @@ help:  ## prints the targets with their sentences
 
 install: $(STAMP)  ## installs everything into .venv
 	@$(BIN)/python -m coordinator_tasks.devstack.embedded.host
+	@$(BIN)/python -m coordinator_tasks.devstack.reader_jar
 
 $(STAMP): requirements.txt requirements-uv.txt
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { for python in $(or $(PYTHON),$(addprefix python,$(PYTHONS))); do "$$python" -c "import ensurepip, sys, venv; sys.exit('%d.%d' % sys.version_info[:2] not in '$(PYTHONS)'.split())" >/dev/null 2>&1 && exec "$$python" -m venv .venv; done; echo "no Python of $(PYTHONS) with the module venv was found: install one (Debian and Ubuntu: apt-get install python3-venv), or call make PYTHON=/path/to/it" >&2; exit 1; }
@@ -55,10 +56,12 @@ test-all: install $(CLASSES)  ## all tests that "make test" leaves out: on real 
 lint: install  ## finds what breaks the rules of style
 	$(BIN)/ruff check $(ALL)
 	$(BIN)/ruff format --check $(ALL)
+	@$(BIN)/python -m tests.java_style
 
 format: install  ## writes the code in the form that lint asks for
 	$(BIN)/ruff check --fix $(ALL)
 	$(BIN)/ruff format $(ALL)
+	@$(BIN)/python -m tests.java_style --write
 
 types: install  ## checks the types
 	$(BIN)/mypy $(ALL)
@@ -100,8 +103,8 @@ mutants: install  ## which suite notices which broken rule; LIMIT= seconds, goes
 guards: install  ## changes the core, the agent and the plain consumer, place by place; LIMIT= seconds, goes on where it ended
 	@$(BIN)/python -m tests.simulation.guards $(if $(LIMIT),--limit-s $(LIMIT))
 
-reader: install  ## both ways to read records on SEEDS topics of random content; START= the first seed, as a failure names it
-	READER_SEEDS=$(or $(SEEDS),100) READER_START=$(START) $(BIN)/python -m pytest tests/integration/test_fast_reader.py -k never_tried
+reader: install  ## the reader in the JVM on SEEDS topics of random content; START= the first seed, as a failure names it
+	READER_SEEDS=$(or $(SEEDS),100) READER_START=$(START) $(BIN)/python -m pytest tests/integration/test_reader_content.py -k never_tried
 
 faults: install  ## the long part of the fault tests: pairs of deaths and more; goes on where it ended
 	$(BIN)/python -m tests.faults --minutes $(or $(MINUTES),60) $(if $(PAIRS),--pairs $(PAIRS)) $(if $(ONLY),--only $(ONLY))

@@ -56,7 +56,7 @@ def main() -> int:
         return stream.writeStream.foreachBatch(write)
 
     try:
-        warm_up(spark)
+        warm_up(spark, settings.site.kafka["bootstrap.servers"])
         given.ready.touch()
         while not given.go.exists():
             time.sleep(LOOK_S)

@@ -228,7 +228,7 @@ def measure(moves: int, interval_s: float) -> dict[str, Any]:
             consumer.pipeline(site.topic, build)
             writer = Moves(site, stamps, moves, consumer)
             began_s = time.monotonic()
-            warm_up(spark)
+            warm_up(spark, site.settings.kafka["bootstrap.servers"])
             warm_up_ms = (time.monotonic() - began_s) * 1000
             writer.thread.start()
             consumer.run()

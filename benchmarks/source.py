@@ -38,29 +38,27 @@ from coordinator_tasks.devstack.embedded.jars import ensure_jars
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from spark_apps.agent.settings import Identity
 from spark_apps.agent.threads.runner import TopicRunner
-from spark_apps.records import librdkafka
-from spark_apps.records.agent_socket import AgentServer
-from spark_apps.records.reader import DEFAULT_SETTINGS, MOST_MESSAGES
+from spark_apps.records.agent_socket import AgentServer, Reading
 from spark_apps.spark import session, source
 from tests.spark_jars import CONNECTOR
 
 PARTITIONS = 4
 BATCHES = 12
 SIZES = (150, 1000)
-SIDES = ("ours", "consume", "jvm", "tuned")
-"""`consume` is ours without the fast path; `jvm` is Spark's source by default, `tuned` with our settings."""
 SPARKS = ("jvm", "tuned")
-FETCH_WAIT_MS = DEFAULT_SETTINGS["fetch.wait.max.ms"]
+"""`jvm` is Spark's source by default, `tuned` with our settings."""
+SIDES = ("ours", *SPARKS)
+FETCH_WAIT_MS = 10
 TUNED = {
     "kafka.fetch.max.wait.ms": str(FETCH_WAIT_MS),
-    "kafka.max.poll.records": str(MOST_MESSAGES),
-    "kafka.max.partition.fetch.bytes": str(DEFAULT_SETTINGS["queued.max.messages.kbytes"] * 1024),
+    "kafka.max.poll.records": "4000",
+    "kafka.fetch.max.bytes": str(8 << 20),
 }
+"""Our reader's settings of the Kafka client."""
 STAGES = ("plain", "mapInArrow")
 LIMIT_S = 900.0
 TITLES = {
     "ours": "ours",
-    "consume": "ours, without the fast path",
     "jvm": "Spark's, as it comes",
     "tuned": "Spark's, tuned",
     "control": "control",
@@ -108,16 +106,14 @@ def open_stream(side: str, servers: str, topic: str, starting: str = "earliest",
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     if side in SPARKS:
         builder = builder.config("spark.jars", ",".join(map(str, ensure_jars(CONNECTOR).glob("*.jar"))))
-    if side == "consume":
-        os.environ[librdkafka.SWITCH] = "false"
     spark = session.configure(builder).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    server = AgentServer()
+    server = AgentServer(Reading("a", 1))
     try:
         if side in SPARKS:
             reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers)
         else:
-            source.register(spark, source.AgentAddress(str(server.path), "a", 1))
+            source.register(spark, str(server.path))
             server.serve(topic, agent(servers, topic))
             reader = spark.readStream.format(source.FORMAT)
         options = {**TUNED, **options} if side == "tuned" else options

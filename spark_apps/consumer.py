@@ -17,11 +17,12 @@ import threading
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from coordinator_tasks.core.errors import BadOption, Refused
@@ -30,11 +31,11 @@ from coordinator_tasks.core.text import topic_patterns
 from coordinator_tasks.settings import settings_from_environment
 from spark_apps.agent.process.consumer_process import ConsumerSettings, Process, leave_on_signals, open_process
 from spark_apps.agent.threads.runner import TopicRunner
-from spark_apps.delivery.hooks import Hooks
+from spark_apps.delivery.hooks import Hooks, intercepted
 from spark_apps.delivery.lineage import outputs_of
 from spark_apps.pipelines import Build
 from spark_apps.pipelines.outputs import agreed_writer
-from spark_apps.records.agent_socket import AgentServer
+from spark_apps.records.agent_socket import AgentServer, Reading
 from spark_apps.spark import progress, session, source
 from spark_apps.spark.asking import Asking
 from spark_apps.spark.executors import Executors
@@ -122,16 +123,9 @@ class Consumer(TopicReaders[TopicQuery]):
             self._executors = Executors(self._spark)
             ending.callback(self._executors.close)
             identity = self._process.identity
-            self._server = AgentServer()
+            self._server = AgentServer(Reading(identity.consumer, identity.incarnation, self._how.kafka_file))
             ending.callback(self._server.close)
-            address = source.AgentAddress(
-                str(self._server.path),
-                identity.consumer,
-                identity.incarnation,
-                self._how.kafka_file,
-                self._how.hooks.consuming,
-            )
-            source.register(self._spark, address)
+            self._bind()
             ending.callback(self._bind_to_nobody)
             root = Path(self._how.checkpoints or tempfile.mkdtemp(prefix="consumer-checkpoints-"))
             self._checkpoints = root / identity.cluster / identity.consumer / str(identity.incarnation)
@@ -146,13 +140,17 @@ class Consumer(TopicReaders[TopicQuery]):
         self._asking.close()
         self._ending.close()
 
+    def _bind(self) -> None:
+        if self._server is not None:
+            source.register(self._spark, str(self._server.path))
+
     def _bind_to_nobody(self) -> None:
         """Unbind the source after the agent's end.
 
         A hanging JVM delays the end of session and registration by at most `END_S`.
         """
         asking = Asking("spark-end")
-        asking.ask(lambda: source.register(self._spark, None), END_S)
+        asking.ask(lambda: source.unregister(self._spark), END_S)
         asking.close()
 
     def pipeline(self, name: str = "", build: Build | None = None, *, pattern: str = "", default: bool = False) -> None:
@@ -191,7 +189,9 @@ class Consumer(TopicReaders[TopicQuery]):
     def _serve(self, process: Process) -> int:
         process.wants(self._registered())
         if self._how.warm_up:
-            warm_up(self._spark, lambda: process.leaving)
+            brokers = self._settings.site.kafka["bootstrap.servers"]
+            warm_up(self._spark, brokers, self._how.options, self._how.kafka_file, lambda: process.leaving)
+        self._bind()
         context = self._spark.sparkContext
         process.works_in(context.uiWebUrl or "", context.applicationId or "")
         return process.run(self)
@@ -235,7 +235,7 @@ class Consumer(TopicReaders[TopicQuery]):
         topic = runner.topic
         session.label(self._spark, topic)
         options = {"includeAssignment": "true", **self._how.options, "subscribe": topic}
-        stream = self._spark.readStream.format(source.FORMAT).options(**options).load()
+        stream = self._intercepted(topic, self._spark.readStream.format(source.FORMAT).options(**options).load())
         writer = agreed_writer(runner, build(stream, self._how.pipeline), self._how.hooks)
         check_stateless(writer, state_stays_behind=self._how.state_stays_behind)
         # A folder for each attempt: Spark would begin with the batch that the last query could not finish.
@@ -243,6 +243,12 @@ class Consumer(TopicReaders[TopicQuery]):
         if self._process is not None:
             self.tell_lineage(self._process, runner, outputs_of(build, self._how.pipeline))
         return progress.start(writer.option("checkpointLocation", checkpoint).queryName(topic))
+
+    def _intercepted(self, topic: str, stream: DataFrame) -> DataFrame:
+        interceptors = self._how.hooks.consuming
+        if not interceptors:
+            return stream
+        return stream.mapInArrow(partial(intercepted, topic=topic, interceptors=interceptors), stream.schema)
 
     def failure(self) -> str:
         """Why no query can read any more; leaves when all queries were to read only the available records, and have."""

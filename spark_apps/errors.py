@@ -58,3 +58,12 @@ class ReadFailed(CoordinatorError):
     """
 
     code = "KPC-063"
+
+
+class ReaderJarsBroken(CoordinatorError):
+    """The jars of Spark's source are missing, or have other checksums than the package; no query starts.
+
+    Remedy: in a checkout, run `make install`; elsewhere, install the wheel again.
+    """
+
+    code = "KPC-065"

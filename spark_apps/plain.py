@@ -44,7 +44,6 @@ from spark_apps.delivery.hooks import Hooks
 from spark_apps.delivery.lineage import Dataset, file_dataset
 from spark_apps.errors import ReadFailed
 from spark_apps.records.batches import Range
-from spark_apps.records.fetching import built
 from spark_apps.topic_readers import TopicReader, TopicReaders, make_runner
 
 POLL_S = 0.01
@@ -106,7 +105,7 @@ class PlainTopic(TopicReader):
         self._stop = threading.Event()
         # The client needs a group, and asks for its coordinator: our account has rights on this group.
         self._settings = {**DEFAULTS, **node.properties, **kafka, **FIXED, "group.id": node.group_id}
-        self._kafka = built(lambda: Consumer(self._settings, logger=LIBRARY_LOG))
+        self._kafka = _client(self._settings)
         self._assigned: dict[int, int] = {}  # partition -> epoch of its holding when it was assigned
         self._again_at: dict[int, float] = {}  # partition that Kafka refused -> time of the retry
         self._batch = 0
@@ -478,6 +477,16 @@ def _is_torn(file: Path) -> bool:
     with file.open("rb") as opened:
         opened.seek(-1, os.SEEK_END)
         return opened.read() != b"\n"
+
+
+def _client(settings: dict[str, Any]) -> Consumer:
+    """Return the library's client; raises `BadSettings` for refused settings."""
+    try:
+        return Consumer(settings, logger=LIBRARY_LOG)
+    except (KafkaException, ValueError, TypeError) as error:
+        cause = error.args[0] if error.args else error
+        why = cause.str() if isinstance(cause, KafkaError) else str(error)
+        raise BadSettings(f"the Kafka settings are not usable: {why}; correct them") from error
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,6 +13,8 @@ _LEFT = " has left: "
 _CALLING = "An error occurred while calling "
 """Py4J's words for any error of the JVM, in the line before the error."""
 _CAUSES = (": ", "Caused by: ")
+READER = ("DataLost: ", "ReadFailed: ", "BadSettings: ", "AgentCallFailed: ")
+"""Beginnings of the texts of the reader in the JVM: its exceptions are Java's own, because the driver cannot load others."""
 MOST_CHARS = 1_000
 
 
@@ -52,7 +54,7 @@ def _last(lines: Iterable[str], *, with_sentences: bool, from_jvm: bool = False)
 
 def _shown(line: str) -> str:
     kind, colon, text = line.partition(": ")
-    return f"{kind.rpartition('.')[2]}{colon}{text}"
+    return text if text.startswith(READER) else f"{kind.rpartition('.')[2]}{colon}{text}"
 
 
 def _sentence(line: str) -> str:

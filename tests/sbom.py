@@ -21,7 +21,7 @@ from coordinator_tasks import __version__
 ROOT = Path(__file__).resolve().parents[1]
 OUTPUT = ROOT / "build" / "sbom.json"
 NAME = "kafka-partition-coordinator"
-JAR = re.compile(r"(?P<group>[^_]+)_(?P<name>.+)-(?P<version>\d[^-]*(?:-[A-Za-z]\w*)?)\.jar")
+JAR = re.compile(r"(?P<group>[^_]+)_(?P<name>.+)-(?P<version>\d[^-]*(?:-[A-Za-z][\w-]*)?)\.jar")
 
 
 def pinned(text: str) -> list[tuple[str, list[str]]]:
@@ -45,10 +45,10 @@ def packages() -> Iterator[dict[str, Any]]:
 
 
 def jars() -> Iterator[dict[str, Any]]:
-    """A component for each jar that the demo, the tests or the benchmarks fetch."""
+    """A component for each jar that the build, the demo, the tests or the benchmarks fetch."""
     lines = {
         line
-        for folder in ("coordinator_tasks/devstack/embedded", "tests", "benchmarks")
+        for folder in ("coordinator_tasks/devstack", "coordinator_tasks/devstack/embedded", "tests", "benchmarks")
         for file in sorted((ROOT / folder).glob("*.sha256"))
         for line in file.read_text(encoding="utf-8").splitlines()
     }

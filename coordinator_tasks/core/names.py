@@ -37,7 +37,7 @@ KAFKAS_OWN = frozenset(
 COMMANDS: Mapping[str, str] = {"import_offsets": "offsets reset", "undo_offsets": "offsets undo"}
 """Stored name of an action → its command, where the command is more than the name with dashes."""
 
-SECRET_WORDS = ("password", "secret", "jaas", "token", "key.pem", "credential")
+SECRET_WORDS = ("password", "secret", "jaas", "token", "key.pem", "keystore.key", "credential")
 """A setting with one of these words in its name has a secret value."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")

@@ -1,6 +1,6 @@
-"""The reader's requests, from a child process of the JVM, to the agent in the main driver process.
+"""The requests of Spark's source, in the driver's JVM, to the agent in the driver's Python process.
 
-JSON lines on a Unix socket.
+JSON lines on a Unix socket; the other side is `partitioncoordinator.spark.Agent`.
 
 A request is `{"call": name, ...}`, the answer `{"ok": value}` or `{"error": sentence}`; one connection per reader, one
 request at a time. The agent's side calls a `Planner` from the connection's own thread. A topic has one live reader. A
@@ -18,18 +18,17 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from coordinator_tasks.core.errors import CoordinatorError, Refused
 from spark_apps.errors import AgentCallFailed
-from spark_apps.records.batches import BatchOffset, decode_offset, encode_offset
+from spark_apps.records.batches import BatchOffset, Group, behind, decode_offset, encode_offset
 from spark_apps.records.options import SourceOptions, parse_options
 
-VERSION = 3
+VERSION = 4
 MAX_PATH_BYTES = 100  # sun_path holds 108 with its end
-ANSWER_TIMEOUT_S = 60.0
 CLOSE_TIMEOUT_S = 2.0
 LONGEST_WAIT_S = 0.2
 LEAVE_TIMEOUT_S = 5.0
@@ -60,6 +59,17 @@ class Attached(NamedTuple):
     fail_on_data_loss: bool
 
 
+class Reading(NamedTuple):
+    """What every reader of this application's topics needs.
+
+    `settings_file`: the default of the option `kafkaSettingsFile`.
+    """
+
+    consumer: str
+    incarnation: int
+    settings_file: str = ""
+
+
 class Planner(Protocol):
     """The agent's side of one topic. Raise any `CoordinatorError` to end the query with its sentence."""
 
@@ -75,6 +85,9 @@ class Planner(Protocol):
         Everything in `start` has passed the sink.
         """
 
+    def tasks(self, end: BatchOffset) -> Sequence[Group]:
+        """The tasks of the batch that ends at `end`."""
+
     def until_now(self, reader: str) -> None:
         """Read only existing records: later batches go no further."""
 
@@ -88,7 +101,8 @@ class Planner(Protocol):
 class AgentServer:
     """Listens for readers in a new private folder; `close` ends all connections and removes the folder."""
 
-    def __init__(self, parent: Path | None = None) -> None:
+    def __init__(self, reading: Reading, parent: Path | None = None) -> None:
+        self.reading = reading
         self._folder = Path(tempfile.mkdtemp(prefix="assigned-kafka-", dir=parent))  # mode 0700
         self.path = self._folder / "agent.sock"
         if len(os.fsencode(self.path)) > MAX_PATH_BYTES:
@@ -189,6 +203,7 @@ class _Session:
         self._calls: dict[str, Callable[[Planner, Mapping[str, Any]], Any]] = {
             "initial": lambda planner, _: encode_offset(planner.initial(self._reader)),
             "latest": self._latest,
+            "tasks": _tasks,
             "until_now": lambda planner, _: planner.until_now(self._reader),
             "is_over": lambda planner, _: planner.is_over(self._reader),
         }
@@ -207,6 +222,8 @@ class _Session:
             return {"error": f"the agent failed: {type(error).__name__}: {error}; see the driver's log"}
 
     def _perform(self, request: Mapping[str, Any]) -> Any:
+        if request["call"] == "check":
+            return _check(request)
         if request["call"] == "attach":
             return self._attach(request)
         if self._planner is None:
@@ -228,72 +245,35 @@ class _Session:
         options = parse_options(request["options"])
         planner = self._server.admit(options.topic, request["reader"])
         self._topic, self._reader, self._planner = options.topic, request["reader"], planner
-        return planner.attach(self._reader, options)._asdict()
+        attached, reading = planner.attach(self._reader, options), self._server.reading
+        return {
+            "topic": options.topic,
+            "consumer": reading.consumer,
+            "incarnation": reading.incarnation,
+            "kafka": dict(attached.kafka),
+            "settings_file": options.settings_file or reading.settings_file,
+            "options": dict(options.kafka),
+            "include_headers": options.include_headers,
+            "include_assignment": options.include_assignment,
+            "fail_on_data_loss": attached.fail_on_data_loss,
+            "progress_timeout_ms": round(options.progress_timeout_s * 1000),
+        }
 
     def _latest(self, planner: Planner, request: Mapping[str, Any]) -> dict[str, Any]:
         batch, log_end = planner.latest(self._reader, decode_offset(request["start"]))
-        return {"batch": encode_offset(batch), "log_end": None if log_end is None else encode_offset(log_end)}
+        reported = None if log_end is None else {**encode_offset(log_end), **behind(log_end)}
+        return {"batch": encode_offset(batch), "log_end": reported}
 
 
-class AgentClient:
-    """The reader's side. Every method raises `AgentCallFailed` with a sentence; the connection is then unusable."""
-
-    def __init__(self, path: str, reader: str, options: Mapping[str, str], timeout_s: float = ANSWER_TIMEOUT_S) -> None:
-        self._path = path
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.settimeout(timeout_s)
-        try:
-            self._socket.connect(path)
-        except OSError as error:
-            self._socket.close()
-            raise AgentCallFailed(f"the agent does not listen at {path} ({error}); {HOW_TO_START}") from error
-        self._stream = self._socket.makefile("rwb")
-        self.attached = Attached(**self._ask("attach", version=VERSION, reader=reader, options=dict(options)))
-
-    def initial(self) -> dict[str, Any]:
-        """The offset before the first batch, as JSON."""
-        found: dict[str, Any] = self._ask("initial")
-        return found
-
-    def latest(self, start: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """The next batch's offset, or `start`, as JSON; and the log's end as an offset, or `None`."""
-        found: dict[str, Any] = self._ask("latest", start=start)
-        return found["batch"], found["log_end"]
-
-    def until_now(self) -> None:
-        """Read only existing records."""
-        self._ask("until_now")
-
-    def is_over(self) -> bool:
-        """Return whether all of these records have passed the sink."""
-        return bool(self._ask("is_over"))
-
-    def close(self) -> None:
-        """Leave; the agent notices at once."""
-        with contextlib.suppress(OSError):
-            self._stream.close()
-        self._socket.close()
-
-    def _ask(self, call: str, **fields: Any) -> Any:
-        try:
-            self._stream.write(json.dumps({"call": call, **fields}).encode() + b"\n")
-            self._stream.flush()
-            line = self._stream.readline()
-        except OSError as error:
-            self.close()
-            raise AgentCallFailed(
-                f"the agent at {self._path} did not answer ({error}); the driver's log says why"
-            ) from error
-        if not line:
-            self.close()
-            raise AgentCallFailed(f"the agent at {self._path} has ended; the driver's log says why")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise AgentCallFailed(answer["error"])
-        return answer["ok"]
+def _check(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the options when a stream is loaded; the answer tells the columns."""
+    options = parse_options(request["options"])
+    return {"include_headers": options.include_headers, "include_assignment": options.include_assignment}
 
 
-HOW_TO_START = "start the agent first, by a spark_apps.consumer.Consumer: see docs/consumers.md"
+def _tasks(planner: Planner, request: Mapping[str, Any]) -> list[list[list[int]]]:
+    tasks = planner.tasks(decode_offset(request["end"]))
+    return [[[one.partition, one.start, one.end, one.token_epoch] for one in group] for group in tasks]
 
 
 def _shut(one: socket.socket) -> None:

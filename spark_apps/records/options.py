@@ -1,7 +1,7 @@
 """The options of the data source: names, defaults and refusals follow Spark's Kafka source where possible.
 
 Pure. A wrong option is `Refused` with a sentence. Secret settings are never options, because options are part of the
-query plan: secrets are in a file (see `settings_file`).
+query plan: secrets are in a file (see `SettingsFile.java`).
 """
 
 import re
@@ -51,25 +51,15 @@ _REFUSED = {
     "kafka.value.deserializer": "values are byte arrays; use DataFrame operations to deserialize them",
     "kafka.enable.auto.commit": "offsets are committed after the sink, by the agent",
     "kafka.enable.auto.offset.store": "offsets are committed after the sink, by the agent",
-    "kafka.interceptor.classes": "a Java class cannot be loaded here, and interceptors could break the offsets",
+    "kafka.interceptor.classes": "interceptors could break the offsets",
     "kafka.partition.assignment.strategy": "the coordinator assigns the partitions",
     "kafka.group.protocol": "the coordinator assigns the partitions; the group has no members",
     "kafka.group.instance.id": "the coordinator assigns the partitions; the group has no members",
-    "kafka.enable.partition.eof": "the reader relies on it",
+    "kafka.enable.partition.eof": "the reader finds the end of a log by itself",
 }
-
-JAVA_NAMES = {
-    **fetch_properties.JAVA_NAMES,
-    "request.timeout.ms": "socket.timeout.ms",
-    "receive.buffer.bytes": "socket.receive.buffer.bytes",
-    "send.buffer.bytes": "socket.send.buffer.bytes",
-}
-"""Settings of the Java client with another name in librdkafka."""
 
 ISOLATION = "isolation.level"
 _ISOLATIONS = fetch_properties.CHOICES[ISOLATION]
-
-_JAVA_ONLY = ("max.poll.records", "ssl.truststore.", "ssl.keystore.", "sasl.login.", "sasl.client.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +80,7 @@ class Starting:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The checked options of one stream. `kafka` holds librdkafka's names, without secrets."""
+    """The checked options of one stream. `kafka` has names of librdkafka and of the Java client, and no secrets."""
 
     topic: str
     starting: Starting = Starting()
@@ -142,10 +132,6 @@ def _check_name(name: str) -> None:
             f"option '{name}' is a secret, and options are shown in query plans; "
             "put it into a file of mode 0600 and name that with 'kafkaSettingsFile'"
         )
-    if bare.startswith(_JAVA_ONLY):
-        raise BadOption(
-            f"Kafka option '{bare}' belongs to the Java client; use librdkafka's settings (ssl.ca.location, ...)"
-        )
     if name not in _ACCEPTED and bare == name:
         known = ", ".join(sorted(_ACCEPTED.values()))
         raise BadOption(f"unknown option '{name}'; known are {known} and Kafka settings with the prefix 'kafka.'")
@@ -165,7 +151,7 @@ def _kafka(given: Mapping[str, str]) -> dict[str, str]:
     level = bare.get(ISOLATION, _ISOLATIONS[0])
     if level not in _ISOLATIONS:
         raise BadOption(f"option 'kafka.{ISOLATION}' is '{level}'; give {' or '.join(_ISOLATIONS)}")
-    return {JAVA_NAMES.get(name, name): value for name, value in sorted(bare.items())}
+    return dict(sorted(bare.items()))
 
 
 def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:

@@ -2,9 +2,9 @@
 
 A fresh JVM needs seconds for its first streaming batch: it loads classes, starts Python workers, and waits for their
 imports. A registered consumer may get partitions at once, and the partitions would stand still for this time. The
-warm-up uses the same parts: a Python source, its workers, `foreachBatch` and Arrow. It uses neither Kafka nor the
-application's sink. It also shows whether the executors can read: if they lack our packages, or do not exist, the
-consumer does not register.
+warm-up uses the same parts: our source, Kafka clients, Python workers, `foreachBatch` and Arrow, but neither a record of
+Kafka nor the application's sink. The warm-up also shows whether the executors can read: without a password, our
+packages or executors, the consumer does not register.
 """
 
 import logging
@@ -12,28 +12,25 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from types import MappingProxyType
 
-import numpy as np
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import StructType
 
 from coordinator_tasks.core.errors import Refused
-from spark_apps.records import reader
-from spark_apps.records.columns import Columns, Records, spark_schema
-from spark_apps.records.librdkafka import unfit
+from spark_apps.records.agent_socket import AgentServer, Attached, Latest, Reading
+from spark_apps.records.batches import BatchOffset, Group, Range
+from spark_apps.records.options import SourceOptions
+from spark_apps.spark import source
 from spark_apps.tracebacks import reason
 
-FORMAT = "assigned-kafka-warm-up"
+TOPIC = "__assigned-kafka-warm-up"
 BATCHES = 3
 TASKS = 2
 LIMIT_S = 60.0
@@ -46,55 +43,58 @@ SLOW_START = "Python worker failed to connect back"
 log = logging.getLogger(__name__)
 
 
-class WarmUpSource(DataSource):
-    """A stream of small batches with the columns of the real source."""
+class WarmUpPlanner:
+    """Plans `BATCHES` batches of `TASKS` tasks. A task makes its Kafka client and reads no record."""
 
-    @classmethod
-    def name(cls) -> str:
-        """The short name of the format."""
-        return FORMAT
+    def __init__(self, brokers: str) -> None:
+        self._brokers = brokers
 
-    def schema(self) -> StructType:
-        """The columns of the real source."""
-        return spark_schema(False, True)
+    def attach(self, reader: str, options: SourceOptions) -> Attached:  # noqa: ARG002 (the protocol's signature)
+        return Attached({"bootstrap.servers": self._brokers}, True)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 (Spark's signature)
-        """The reader."""
-        return WarmUpReader()
+    def initial(self, reader: str) -> BatchOffset:  # noqa: ARG002
+        return BatchOffset(TOPIC)
 
+    def latest(self, reader: str, start: BatchOffset) -> Latest:  # noqa: ARG002
+        return Latest(start.following((), TASKS) if start.batch < BATCHES else start, None)
 
-class WarmUpReader(DataSourceStreamReader):
-    """Has `BATCHES` batches of `TASKS` tasks; each task has one record."""
+    def tasks(self, end: BatchOffset) -> Sequence[Group]:  # noqa: ARG002
+        return [(Range(number, 0, 0, 0),) for number in range(TASKS)]
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Before the first batch."""
-        return {"batch": 0}
+    def until_now(self, reader: str) -> None:
+        """Nothing to do: the batches end."""
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
-        """Return the next batch, up to the last."""
-        return {"batch": min(BATCHES, int(start["batch"]) + 1)}
+    def is_over(self, reader: str) -> bool:  # noqa: ARG002
+        return True
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002
-        """As many tasks as a small batch has."""
-        return [InputPartition(number) for number in range(TASKS)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        """Yield a record without a value, made like a real record.
-
-        The worker then imports the reader and checks its library.
-        """
-        log.debug("%s reads %s", reader.GROUP, "by consume()" if unfit() else "from librdkafka's own queue")
-        number, empty = np.zeros(1, np.int64), pa.nulls(1, pa.binary())
-        small = number.astype(np.int32)
-        yield Columns(False, True, "", 0).build("", Records(empty, empty, small, number, number, small), number)
+    def detach(self, reader: str) -> None:
+        """Nothing to do."""
 
 
-def warm_up(spark: SparkSession, leaving: Callable[[], bool] = lambda: False) -> int:
+def warm_up(
+    spark: SparkSession,
+    brokers: str,
+    options: Mapping[str, str] = MappingProxyType({}),
+    settings_file: str = "",
+    leaving: Callable[[], bool] = lambda: False,
+) -> int:
     """Run the batches, at most for `LIMIT_S`, and return the number that passed. Raises `Refused` if none passes.
 
-    A consumer that cannot read a test batch cannot read a real batch, and its partitions would stop. `leaving`: whether
-    a leave was requested meanwhile; then do not wait.
+    A consumer that cannot read a test batch cannot read a real batch, and its partitions would stop. `options`: those of
+    the application's source; `settings_file`: the default of its option `kafkaSettingsFile`. `leaving`: whether a leave
+    was requested meanwhile; then do not wait. Afterwards the source is bound to no agent.
     """
+    server = AgentServer(Reading("warm-up", 0, settings_file))
+    server.serve(TOPIC, WarmUpPlanner(brokers))
+    source.register(spark, str(server.path))
+    try:
+        return _warm_up(spark, options, leaving)
+    finally:
+        source.unregister(spark)
+        server.close()
+
+
+def _warm_up(spark: SparkSession, options: Mapping[str, str], leaving: Callable[[], bool]) -> int:
     began_s = time.monotonic()
     done: list[int] = []
     last: BaseException | None = None
@@ -103,7 +103,7 @@ def warm_up(spark: SparkSession, leaving: Callable[[], bool] = lambda: False) ->
         return leaving() or time.monotonic() - began_s > (LIMIT_S if done else FIRST_LIMIT_S)
 
     while not (done or over()):
-        error = _run(spark, done, over)
+        error = _run(spark, options, done, over)
         last = error or last
         if error is not None and SLOW_START not in str(error):
             break
@@ -111,14 +111,16 @@ def warm_up(spark: SparkSession, leaving: Callable[[], bool] = lambda: False) ->
         why = f"none was read within {FIRST_LIMIT_S:g} s" if last is None else reason(last)
         raise Refused(
             f"the executors of {spark.sparkContext.master} cannot read a test batch, so this consumer does not register: "
-            f"{why}; check that they start, and have Python, pyspark, pyarrow and confluent-kafka; a script of your own sends our "
-            "packages by spark_apps.spark.session.ship_packages"
+            f"{why}; check that they start, and have Python, pyspark and pyarrow; a script of your own sends our packages by "
+            "spark_apps.spark.session.ship_packages"
         )
     log.info("warmed up with %d batches in %.1f s", len(done), time.monotonic() - began_s)
     return len(done)
 
 
-def _run(spark: SparkSession, done: list[int], over: Callable[[], bool]) -> BaseException | None:
+def _run(
+    spark: SparkSession, options: Mapping[str, str], done: list[int], over: Callable[[], bool]
+) -> BaseException | None:
     """Run one query until `over`; adds each finished batch to `done`, and returns the error that ended the query."""
     folder = tempfile.mkdtemp(prefix="consumer-warm-up-")
 
@@ -127,8 +129,8 @@ def _run(spark: SparkSession, done: list[int], over: Callable[[], bool]) -> Base
         done.append(number)
 
     try:
-        spark.dataSource.register(WarmUpSource)
-        stream = spark.readStream.format(FORMAT).load().withColumn("text", F.col("value").cast("string"))
+        stream = spark.readStream.format(source.FORMAT).options(**{**options, "subscribe": TOPIC}).load()
+        stream = stream.mapInArrow(_unchanged, stream.schema).withColumn("text", F.col("value").cast("string"))
         query = stream.writeStream.option("checkpointLocation", folder).foreachBatch(collect).start()
         while len(done) < BATCHES and query.isActive and not over():
             time.sleep(POLL_S)
@@ -143,6 +145,11 @@ def _run(spark: SparkSession, done: list[int], over: Callable[[], bool]) -> Base
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return failed
+
+
+def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Start a Python process on the executor, as a pipeline's own function does."""
+    yield from batches
 
 
 def _stop(query: StreamingQuery) -> None:

@@ -21,7 +21,6 @@ from coordinator_tasks.settings import Settings, plain_settings, read_settings_f
 from spark_apps.delivery import SinkEntry, SinkStep, Writer
 from spark_apps.delivery.database import Database
 from spark_apps.delivery.database_sink import DatabaseSink
-from spark_apps.records.settings_file import load_settings
 from tests.fakes.clock import FakeClock
 from tests.unit.coordinator_tasks.core.codecs.test_codecs import CASES, TOKEN, Case
 
@@ -98,8 +97,9 @@ KINDS: Mapping[str, Case] = {
         lambda path: settings_of(read_settings_file(path)),
         _SETTINGS,
     ),
+    # The reader in the JVM reads the file: tests/jvm/SettingsFileTest.java.
     "kafka file": _file(
-        "kafka.json", lambda path: write_private(path, _KAFKA), lambda p: load_settings(str(p)), _KAFKA
+        "kafka.json", lambda path: write_private(path, _KAFKA), lambda p: json.loads(p.read_text()), _KAFKA
     ),
     "ended file": _file(
         "ended.json",

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark_apps.pipelines.schema_registry import Subject, decoded, subject_of, undecoded
-from spark_apps.records.agent_socket import AgentServer
+from spark_apps.records.agent_socket import AgentServer, Reading
 from spark_apps.spark import session, source
 from tests.integration.schema_registry import versions
 from tests.integration.sole_owner import begun, sole_owner
@@ -104,9 +104,9 @@ def build(stream: DataFrame, settings: Mapping[str, str]) -> DataStreamWriter:
 
 def read(spark: SparkSession, registry: str, servers: str, topic: str) -> None:
     """Everything that is in the topic."""
-    server, runner = AgentServer(), sole_owner(servers, topic, "avro")
+    server, runner = AgentServer(Reading("a", 1)), sole_owner(servers, topic, "avro")
     server.serve(topic, runner)
-    source.register(spark, source.AgentAddress(str(server.path), "a", 1))
+    source.register(spark, str(server.path))
     settings = {"schemaRegistry": registry, "schemaRegistryUser": USER, "schemaRegistryPassword": PASSWORD}
     with tempfile.TemporaryDirectory() as folder:
 

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_apps.agent.threads.runner import TopicRunner
-from spark_apps.records.agent_socket import AgentServer
+from spark_apps.records.agent_socket import AgentServer, Reading
 from spark_apps.records.options import _REFUSED
 from spark_apps.spark import session, source
 from tests.integration.agent_site import wait_for
@@ -51,8 +51,8 @@ class Both:
         self.servers, self.folder = servers, folder
         self.rows: dict[str, list[pa.Table]] = {}
         self.progress: dict[str, list[Any]] = {}
-        self.server = AgentServer()
-        source.register(self.spark, source.AgentAddress(str(self.server.path), "a", 1))
+        self.server = AgentServer(Reading("a", 1))
+        source.register(self.spark, str(self.server.path))
 
     def run(self, stream: DataFrame, name: str, *, ends: bool = True) -> StreamingQuery:
         def collect(batch: DataFrame, number: int) -> None:

@@ -2,11 +2,12 @@
 
 import threading
 import time
+from collections.abc import Sequence
 
 from confluent_kafka import Consumer, TopicPartition
 
 from spark_apps.records.agent_socket import Attached, Latest
-from spark_apps.records.batches import BatchOffset, Range, admit
+from spark_apps.records.batches import BatchOffset, Group, Range, admit, plan_tasks
 from spark_apps.records.options import SourceOptions
 
 
@@ -95,6 +96,9 @@ class FakePlanner:
             owned = dict(self._owned)
         ends = {p: self._kafka.get_watermark_offsets(TopicPartition(self.topic, p))[1] for p in owned}
         return BatchOffset(self.topic, 0, 1, {p: Range(p, self.passed.get(p, 0), end, 0) for p, end in ends.items()})
+
+    def tasks(self, end: BatchOffset) -> Sequence[Group]:
+        return plan_tasks(end)
 
     def until_now(self, reader: str) -> None:
         raise NotImplementedError

@@ -25,7 +25,7 @@ def main() -> None:
         options = " ".join((*QUICK_START_OPTIONS, f"-XX:ArchiveClassesAtExit={written}", "-Xlog:cds*=off"))
         builder = SparkSession.builder.master("local[2]").appName("classes").config("spark.ui.enabled", "false")
         spark = session.configure(builder.config("spark.driver.extraJavaOptions", options)).getOrCreate()
-        warm_up(spark)
+        warm_up(spark, "127.0.0.1:1")
         spark.stop()
         _wait_for_java()
         written.replace(ARCHIVE)

@@ -1,5 +1,6 @@
 """Spark's own Kafka source and ours on the same topics: the same columns, and the same rows."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -8,20 +9,18 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from coordinator_tasks.devstack.embedded import jars
 from coordinator_tasks.devstack.embedded.errors import JarsUnavailable
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.java import find_java
-from spark_apps.records import reader
-from spark_apps.records.batches import Range
-from spark_apps.records.reader import Job
 from tests.integration.agent_site import wait_for
 from tests.integration.both_options import CASES, COUNTS, ENOUGH, WAITING, time_ms, topic_of
 from tests.integration.both_sources import LEVELS
@@ -152,8 +151,13 @@ class Topics:
 
     def readable(self, topic: str) -> int:
         """How many records are left in its only partition."""
-        job = Job(topic, (Range(0, 0, 301, 1),), {"bootstrap.servers": self.servers})
-        return sum(batch.num_rows for batch in reader.read(job))
+        with closing(
+            Consumer({"bootstrap.servers": self.servers, "group.id": "look", "enable.partition.eof": True})
+        ) as one:
+            one.assign([TopicPartition(topic, 0, 0)])
+            return next(
+                n for n in itertools.count() if (message := one.poll(20)) is None or message.error() is not None
+            )
 
 
 @pytest.fixture(scope="module")

@@ -1,18 +1,17 @@
 """What an executor reads, from a real broker: gaps, limits, losses."""
 
 import time
+from collections.abc import Iterator
 
-import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from spark_apps.errors import DataLost, ReadFailed
-from spark_apps.records import reader
 from spark_apps.records.batches import Range
-from spark_apps.records.reader import BATCH_BYTES, Job
+from tests.integration import ranges
 from tests.integration.agent_site import wait_for
 from tests.integration.kafka_topics import expire, new_topic, produce, set_broker, transaction
+from tests.integration.ranges import RangesReader, ReadError, Wanted
 from tests.sasl_kafka import SaslKafka
 
 
@@ -21,13 +20,19 @@ def servers(kafka: SaslKafka) -> str:
     return kafka.bootstrap_servers
 
 
-def job(servers: str, topic: str, *ranges: Range, fail: bool = True, limit_s: float = 20.0, **kafka: str) -> Job:
+@pytest.fixture(scope="module")
+def reader() -> Iterator[RangesReader]:
+    with ranges.opened() as one:
+        yield one
+
+
+def job(servers: str, topic: str, *wanted: Range, fail: bool = True, limit_s: float = 20.0, **kafka: str) -> Wanted:
     settings = {"bootstrap.servers": servers, **{name.replace("_", "."): value for name, value in kafka.items()}}
-    return Job(topic, ranges, settings, fail_on_data_loss=fail, progress_timeout_s=limit_s)
+    return Wanted(topic, wanted, settings, fail_on_data_loss=fail, progress_timeout_s=limit_s)
 
 
-def offsets(one: Job) -> list[int]:
-    found = [offset for batch in reader.read(one) for offset in batch["offset"].to_pylist()]
+def offsets(reader: RangesReader, one: Wanted) -> list[int]:
+    found = [row.offset for row in reader.read(one)]
     assert found == sorted(set(found))
     return found
 
@@ -56,15 +61,15 @@ def with_transactions(servers: str) -> str:
     ],
 )
 def test_committed_reads_end_on_the_position(
-    servers: str, with_transactions: str, start: int, end: int, expected: list[int]
+    reader: RangesReader, servers: str, with_transactions: str, start: int, end: int, expected: list[int]
 ) -> None:
     one = job(servers, with_transactions, Range(0, start, end, 1), isolation_level="read_committed")
     began = time.monotonic()
-    assert offsets(one) == expected
+    assert offsets(reader, one) == expected
     assert time.monotonic() - began < 60, "it waited for the limit of a read without progress"
 
 
-def test_compaction_leaves_gaps(servers: str) -> None:
+def test_compaction_leaves_gaps(reader: RangesReader, servers: str) -> None:
     set_broker(servers, "log.cleaner.backoff.ms", "200")
     topic = new_topic(
         servers,
@@ -78,9 +83,9 @@ def test_compaction_leaves_gaps(servers: str) -> None:
     time.sleep(0.5)
     produce(servers, topic, [b"last"])  # a new segment, so that the first may be compacted
     whole = job(servers, topic, Range(0, 0, 51, 1))
-    wait_for(lambda: len(offsets(whole)) < 51, "the log is compacted")
-    assert offsets(whole) == [49, 50]
-    assert offsets(job(servers, topic, Range(0, 10, 40, 1))) == []
+    wait_for(lambda: len(offsets(reader, whole)) < 51, "the log is compacted")
+    assert offsets(reader, whole) == [49, 50]
+    assert offsets(reader, job(servers, topic, Range(0, 10, 40, 1))) == []
 
 
 @pytest.fixture
@@ -93,76 +98,59 @@ def shortened(servers: str) -> str:
     return topic
 
 
-def test_lost_records_are_an_error_that_names_them(servers: str, shortened: str) -> None:
+def test_lost_records_are_an_error_that_names_them(reader: RangesReader, servers: str, shortened: str) -> None:
     says = f"topic {shortened}, partition 0, planned 2 to 7: offsets 2 to 3 are gone, the log begins at 4"
-    with pytest.raises(DataLost, match=says):
-        offsets(job(servers, shortened, Range(0, 2, 8, 1)))
+    with pytest.raises(ReadError, match=f"DataLost: {says}"):
+        offsets(reader, job(servers, shortened, Range(0, 2, 8, 1)))
 
 
 def test_lost_records_are_reported_and_passed_over_when_told_so(
-    servers: str, shortened: str, caplog: pytest.LogCaptureFixture
+    reader: RangesReader, servers: str, shortened: str
 ) -> None:
     both = job(servers, shortened, Range(0, 2, 8, 1), Range(1, 0, 10, 1), fail=False)
-    found = [
-        place
-        for batch in reader.read(both)
-        for place in zip(batch["partition"].to_pylist(), batch["offset"].to_pylist(), strict=True)
-    ]
-    assert sorted(found) == [(0, offset) for offset in range(4, 8)] + [(1, offset) for offset in range(10)]
-    assert "offsets 2 to 3 are gone" in caplog.text
+    found = sorted(row.place for row in reader.read(both))
+    assert found == [(0, offset) for offset in range(4, 8)] + [(1, offset) for offset in range(10)]
+    assert "offsets 2 to 3 are gone" in reader.log
 
 
-def test_a_range_behind_the_logs_end_is_lost(servers: str, shortened: str) -> None:
-    with pytest.raises(DataLost, match=r"offsets 20 to 24 are not there, the log ends at 10"):
-        offsets(job(servers, shortened, Range(0, 20, 25, 1)))
+def test_a_range_behind_the_logs_end_is_lost(reader: RangesReader, servers: str, shortened: str) -> None:
+    with pytest.raises(ReadError, match=r"DataLost: .*offsets 20 to 24 are not there, the log ends at 10"):
+        offsets(reader, job(servers, shortened, Range(0, 20, 25, 1)))
 
 
-def test_a_log_that_ends_within_the_range_has_lost_records(servers: str, shortened: str) -> None:
-    with pytest.raises(DataLost, match=r"offsets 10 to 11 are not there, the log ends at 10"):
-        offsets(job(servers, shortened, Range(0, 4, 12, 1), limit_s=1.0))
+def test_a_log_that_ends_within_the_range_has_lost_records(reader: RangesReader, servers: str, shortened: str) -> None:
+    with pytest.raises(ReadError, match=r"DataLost: .*offsets 10 to 11 are not there, the log ends at 10"):
+        offsets(reader, job(servers, shortened, Range(0, 4, 12, 1), limit_s=1.0))
 
 
-def test_batches_are_capped_by_bytes(servers: str) -> None:
-    topic = new_topic(servers, 1)
-    produce(servers, topic, [b"x" * 1000] * 6000)
-    batches: list[pa.RecordBatch] = list(reader.read(job(servers, topic, Range(0, 0, 6000, 1))))
-    assert sum(batch.num_rows for batch in batches) == 6000
-    assert max(batch.nbytes for batch in batches) < BATCH_BYTES * 1.2
-    # As they come: two that follow each other are together larger than one may be.
-    assert 4 <= len(batches) <= 7
-
-
-def test_many_small_reads_with_ends_before_the_logs_end(servers: str) -> None:
+def test_many_small_reads_with_ends_before_the_logs_end(reader: RangesReader, servers: str) -> None:
     topic = new_topic(servers, 4)
     for partition in range(4):
         produce(servers, topic, [b"v"] * 400, partition)
     for step in range(100):
-        ranges = [Range(partition, step * 4, step * 4 + 1 + partition, 1) for partition in range(4)]
-        found = [
-            place
-            for batch in reader.read(job(servers, topic, *ranges))
-            for place in zip(batch["partition"].to_pylist(), batch["offset"].to_pylist(), strict=True)
-        ]
-        assert sorted(found) == [(one.partition, offset) for one in ranges for offset in range(one.start, one.end)]
+        wanted = [Range(partition, step * 4, step * 4 + 1 + partition, 1) for partition in range(4)]
+        found = sorted(row.place for row in reader.read(job(servers, topic, *wanted)))
+        assert found == [(one.partition, offset) for one in wanted for offset in range(one.start, one.end)]
 
 
-def test_a_reader_that_stops_early_leaves_a_usable_process(servers: str) -> None:
+def test_a_reader_that_stops_early_leaves_a_usable_process(reader: RangesReader, servers: str) -> None:
     topic = new_topic(servers, 1)
     produce(servers, topic, [b"x" * 1000] * 6000)
-    early = reader.read(job(servers, topic, Range(0, 0, 6000, 1)))
-    next(early)
-    early.close()  # type: ignore[attr-defined]
-    assert len(offsets(job(servers, topic, Range(0, 0, 6000, 1)))) == 6000
+    assert len(reader.read(job(servers, topic, Range(0, 0, 6000, 1)), most=1)) == 1
+    assert len(offsets(reader, job(servers, topic, Range(0, 0, 6000, 1)))) == 6000
 
 
-def test_a_broker_that_is_not_there_is_named_after_the_limit() -> None:
-    with pytest.raises(ReadFailed, match=r"topic t gave nothing for 0.5 s \(partition 0: at 0, wanted up to 4\)"):
-        offsets(job("127.0.0.1:1", "t", Range(0, 0, 5, 1), limit_s=0.5))
+def test_a_broker_that_is_not_there_is_named_after_the_limit(reader: RangesReader) -> None:
+    with pytest.raises(
+        ReadError, match=r"ReadFailed: topic t gave nothing for 0.5 s \(partition 0: at 0, wanted up to 4\)"
+    ):
+        offsets(reader, job("127.0.0.1:1", "t", Range(0, 0, 5, 1), limit_s=0.5))
 
 
-def test_wrong_credentials_say_so(kafka: SaslKafka) -> None:
-    with pytest.raises(ReadFailed, match=r"(?i)authentication"):
+def test_wrong_credentials_say_so(reader: RangesReader, kafka: SaslKafka) -> None:
+    with pytest.raises(ReadError, match=r"(?i)authentication"):
         offsets(
+            reader,
             job(
                 kafka.sasl_bootstrap_servers,
                 "t",
@@ -172,13 +160,13 @@ def test_wrong_credentials_say_so(kafka: SaslKafka) -> None:
                 sasl_mechanism="PLAIN",
                 sasl_username="alice",
                 sasl_password="no",
-            )
+            ),
         )
 
 
-def test_reading_joins_no_group_and_commits_nothing(servers: str) -> None:
+def test_reading_joins_no_group_and_commits_nothing(reader: RangesReader, servers: str) -> None:
     topic = new_topic(servers, 1)
     produce(servers, topic, [b"v"] * 5)
-    assert offsets(job(servers, topic, Range(0, 0, 5, 1))) == [0, 1, 2, 3, 4]
+    assert offsets(reader, job(servers, topic, Range(0, 0, 5, 1))) == [0, 1, 2, 3, 4]
     admin = AdminClient({"bootstrap.servers": servers})
-    assert reader.GROUP not in {group.group_id for group in admin.list_consumer_groups().result(20).valid}
+    assert "assigned-kafka-reader" not in {group.group_id for group in admin.list_consumer_groups().result(20).valid}

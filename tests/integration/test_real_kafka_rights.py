@@ -16,10 +16,11 @@ from coordinator_tasks.service.offsets import positions
 from coordinator_tasks.settings import TOKEN_FENCE, TRANSACTIONAL_FENCE, Settings
 from coordinator_tasks.wiring import ask_brokers, open_coordinator
 from spark_apps.records.batches import Range
-from spark_apps.records.reader import Job, read
 from tests.certificates import Authority
 from tests.fakes.cluster import PERSON
+from tests.integration import ranges
 from tests.integration.agent_site import Site, Traffic, wait_for
+from tests.integration.ranges import Wanted
 from tests.integration.real_site import LIMIT_S, Managed
 from tests.integration.secure_kafka import Secure, secure_kafka
 
@@ -176,5 +177,5 @@ def test_an_executor_reads_with_the_consumers_rights(zookeeper: EmbeddedZooKeepe
     with site_of(zookeeper, secure) as site:
         site.produce(10)
         kafka = {**secure.kafka(Side.CONSUMER), "group.id": site.group}
-        batches = list(read(Job(site.topic, (Range(0, 0, 10, 1),), kafka)))
-        assert sum(batch.num_rows for batch in batches) == 10
+        with ranges.opened() as reader:
+            assert len(reader.read(Wanted(site.topic, [Range(0, 0, 10, 1)], kafka))) == 10

@@ -12,25 +12,25 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
-from pyspark.sql.types import StructType
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from spark_apps.pipelines import audit, check_writer, orders
 from spark_apps.pipelines.json_records import NO_DOCUMENT
-from spark_apps.records.agent_socket import AgentServer
+from spark_apps.records.agent_socket import AgentServer, Reading
 from spark_apps.spark import session, source
 from spark_apps.spark.stateless import STATEFUL, check_stateless
-from spark_apps.spark.warm_up import BATCHES, WarmUpReader, WarmUpSource, warm_up
+from spark_apps.spark.warm_up import BATCHES, warm_up
 from tests.audit_rows import read_audit
 from tests.integration.fake_planner import FakePlanner
 from tests.integration.kafka_topics import new_topic, produce
 from tests.integration.spark_submit import JAVA_OPTIONS
+from tests.sasl_kafka import SaslKafka
 
 pytestmark = pytest.mark.integration
 LIMIT_S = 180.0
@@ -48,7 +48,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[AgentServer]:
-    one = AgentServer()
+    one = AgentServer(Reading("consumer-a", 3))
     yield one
     one.close()
 
@@ -62,7 +62,7 @@ class Stage:
         self.rows: list[dict[str, Any]] = []
         self.planners: list[FakePlanner] = []
         self.queries: list[StreamingQuery] = []
-        source.register(spark, source.AgentAddress(str(server.path), "consumer-a", 3))
+        source.register(spark, str(server.path))
 
     def planner(self, topic: str) -> FakePlanner:
         one = FakePlanner(topic, self.servers)
@@ -221,6 +221,24 @@ def test_progress_says_how_far_every_partition_is_behind_and_jobs_carry_the_topi
     assert all(str(job.description().get()).startswith(topic) for job in jobs)
 
 
+def test_executors_log_in_with_the_settings_file(stage: Stage, kafka: SaslKafka) -> None:
+    topic = new_topic(stage.servers, 1)
+    produce(stage.servers, topic, [b"value"])
+    stage.planner(topic).give(0, 0, 1)
+    path = stage.folder / "kafka.json"
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(kafka.login("alice-secret")))
+    stage.start(stage.stream(topic, kafkaSettingsFile=str(path)))
+    stage.wait(lambda: len(stage.rows) == 1)
+    path.write_text(json.dumps({**kafka.login(""), "nonsense": "planted-password"}))
+    produce(stage.servers, topic, [b"value"])
+    (query,) = stage.queries
+    with pytest.raises(StreamingQueryException) as caught:
+        query.awaitTermination(LIMIT_S)
+    assert "BadSettings: Kafka asks for a log-in by PLAIN, and the executors have no sasl.password" in str(caught.value)
+    assert "planted-password" not in str(caught.value)
+
+
 def test_a_second_query_on_the_topic_is_refused_and_the_first_goes_on(stage: Stage) -> None:
     topic = new_topic(stage.servers, 1)
     planner = stage.planner(topic)
@@ -312,24 +330,16 @@ def test_a_query_that_keeps_state_is_refused_with_the_operator_unless_it_may_sta
 
 
 def test_a_warm_up_runs_its_batches_and_leaves_no_query(spark: SparkSession) -> None:
-    assert 1 <= warm_up(spark) <= BATCHES
+    assert 1 <= warm_up(spark, "127.0.0.1:1") <= BATCHES
     assert not spark.streams.active
 
 
-def test_a_warm_up_that_reads_no_batch_is_refused_with_the_executors_error(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Broken(WarmUpReader):
-        def read(self, partition: InputPartition) -> Iterator[Any]:
-            raise ModuleNotFoundError("No module named 'spark_apps'")
-
-    class BrokenSource(WarmUpSource):
-        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's signature)
-            return Broken()
-
-    monkeypatch.setattr("spark_apps.spark.warm_up.WarmUpSource", BrokenSource)
-    with pytest.raises(Refused, match=r"does not register: ModuleNotFoundError: No module named 'spark_apps'; check"):
-        warm_up(spark)
+def test_a_warm_up_that_cannot_make_a_kafka_client_is_refused_with_the_executors_error(spark: SparkSession) -> None:
+    logged_in = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "PLAIN"}
+    with pytest.raises(
+        Refused, match=r"does not register: BadSettings: .*the executors have no sasl\.password.*; check"
+    ):
+        warm_up(spark, "127.0.0.1:1", logged_in)
     assert not spark.streams.active
 
 
@@ -339,7 +349,7 @@ def test_a_batch_read_is_refused(stage: Stage) -> None:
 
 
 def test_without_an_agent_the_error_says_how_to_start_one(stage: Stage) -> None:
-    source.register(stage.spark, None)
+    source.unregister(stage.spark)
     with pytest.raises(Exception, match="needs an agent in this process, and there is none; start the agent first"):
         stage.spark.readStream.format("assigned-kafka").option("subscribe", "orders").load()
 

@@ -14,7 +14,7 @@ from coordinator_tasks.core.machine.audit import ALARMS, MEND, FindingKind
 from tests.reference.form import ROOT, table
 
 PAGE = ROOT / "docs" / "errors.md"
-LEFT_OUT = ("spark_apps.records.fast_fetch", "spark_apps.startup")
+LEFT_OUT = ("spark_apps.startup",)
 """Modules that an import starts something in."""
 BEGIN, END = "<!-- codes: begin -->\n", "<!-- codes: end -->\n"
 SECTIONS = (

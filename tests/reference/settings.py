@@ -81,11 +81,6 @@ OTHERS = (
     ),
     ("`ASSIGNED_KAFKA_SETTINGS_SECRET`", "drivers, executors", "those settings themselves, if no file is named"),
     (
-        "`ASSIGNED_KAFKA_FAST_FETCH`",
-        "executors",
-        "`false`: records are read by [`consume()`](../consumers.md#how-records-are-read)",
-    ),
-    (
         "`COORDINATOR_CACHE`",
         "local servers of demo, tests and benchmarks",
         "the folder of fetched jars; default `~/.cache/kafka-partition-coordinator`",

@@ -48,3 +48,12 @@ class AirflowUnavailable(EmbeddedError):
     """
 
     code = "KPC-074"
+
+
+class ReaderNotCompiled(EmbeddedError):
+    """The Java sources of the reader do not compile, or have warnings.
+
+    Remedy: correct the line that the compiler's text names.
+    """
+
+    code = "KPC-076"

@@ -6,7 +6,7 @@ ZooKeeper, nor another topic.
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
@@ -24,7 +24,7 @@ from spark_apps.agent.threads.callbacks import Callbacks
 from spark_apps.delivery import Delivery, TransactionalSink
 from spark_apps.delivery.hooks import Hooks
 from spark_apps.records.agent_socket import LONGEST_WAIT_S, Attached, Latest
-from spark_apps.records.batches import BatchOffset
+from spark_apps.records.batches import BatchOffset, Group, plan_tasks
 from spark_apps.records.options import ISOLATION, SourceOptions
 
 LONGEST_SLEEP_S = 0.5
@@ -245,6 +245,9 @@ class TopicRunner:
     def _pause(self, now: float, deadline: float) -> float:
         paced = self.planner.next_at - now
         return min(deadline - now, paced) if paced > 0 else deadline - now
+
+    def tasks(self, end: BatchOffset) -> Sequence[Group]:
+        return plan_tasks(end)
 
     def until_now(self, reader: str) -> None:  # noqa: ARG002
         with self._turn:

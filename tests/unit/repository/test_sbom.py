@@ -17,6 +17,8 @@ def test_it_names_every_frozen_package_and_every_jar_once_with_a_checksum() -> N
     frozen = sbom.pinned((ROOT / "requirements.txt").read_text())
     assert len([place for place in places if place.startswith("pkg:pypi/")]) == len(frozen)
     assert "pkg:maven/org.apache.kafka/kafka_2.13@4.3.1" in places
+    assert "pkg:maven/org.apache.kafka/kafka-clients@4.3.1" in places
+    assert "pkg:maven/org.eclipse.jdt/ecj@3.45.0" in places
     assert "pkg:maven/org.apache.kafka/kafka-group-coordinator@4.4.0" in places
 
 

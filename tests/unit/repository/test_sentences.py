@@ -28,8 +28,6 @@ ALLOWED = frozenset(
         "plugins/coordinator_plugin/launch.py",
         "spark_apps/agent/ownership/failing.py",
         "spark_apps/delivery/database.py",
-        "spark_apps/records/librdkafka.py",
-        "spark_apps/records/settings_file.py",
         "spark_apps/spark/progress.py",
         "spark_apps/spark/topic_query.py",
         "spark_apps/spark/warm_up.py",

@@ -4,6 +4,7 @@ import importlib.metadata
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 
 from coordinator_tasks import __version__
+from coordinator_tasks.devstack.reader_jar import CHECKSUMS, CLIENTS, READER
 from coordinator_tasks.service.actions.declarations import ACTIONS
+from spark_apps.jvm import jars
 from tests.airflow_process import said_by_airflow
 
 ROOT = Path(__file__).parents[3]
@@ -71,6 +74,27 @@ def test_it_holds_everything_that_a_site_needs_and_nothing_of_the_demo(unpacked:
     assert {path.name for path in (unpacked / "coordinator_dags").glob("*.py")} == {
         path.name for path in (ROOT / "dags").glob("*.py")
     }
+
+
+def test_it_holds_the_checked_jars_of_sparks_source_and_their_licences(unpacked: Path) -> None:
+    reader = unpacked / "spark_apps" / "jvm"
+    assert [path.name for path in jars.paths(reader / "jars")] == [READER, CLIENTS]
+    assert {path.name for path in (reader / "jars").iterdir()} == {READER, CLIENTS, CHECKSUMS}
+    assert not (reader / "java").exists()
+    (notice,) = unpacked.glob("*.dist-info/licenses/NOTICE")
+    assert CLIENTS.removesuffix(".jar").replace("-4", " 4") in notice.read_text()
+
+
+def test_a_wheel_of_the_sdist_is_the_same_and_fetches_nothing(wheel: Path, tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "--directory", str(tmp_path), "--target"]
+    subprocess.run([*build, "sdist"], cwd=ROOT, check=True, capture_output=True, timeout=120)
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    nothing = {"PATH": "/nowhere", "COORDINATOR_CACHE": "/proc/nowhere"}
+    subprocess.run([*build, "wheel"], cwd=source, check=True, capture_output=True, timeout=120, env=nothing)
+    assert (tmp_path / wheel.name).read_bytes() == wheel.read_bytes()
 
 
 def test_with_spark_the_wheel_asks_for_the_pyarrow_that_spark_asks_for(unpacked: Path) -> None:

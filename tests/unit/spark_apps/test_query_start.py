@@ -193,22 +193,20 @@ def test_a_jvm_that_hangs_keeps_nobody_waiting_and_is_heard_when_it_answers() ->
 
 def test_a_consumer_ends_its_session_also_if_its_jvm_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as its session lives it is registered, and keeps what it could not give away."""
-    answers, ended, registered = threading.Event(), threading.Event(), list[object]()
+    answers, ended = threading.Event(), threading.Event()
 
     @contextmanager
     def opened(_: object) -> Iterator[object]:
         yield SimpleNamespace(identity=SimpleNamespace(consumer="a", cluster="c", incarnation=1))
         ended.set()
 
-    def register(one: object) -> None:
-        registered.append(one)
-        assert len(registered) == 1 or answers.wait(20)
-
     monkeypatch.setattr(consumer, "open_process", opened)
     monkeypatch.setattr(consumer, "END_S", 0.1)
     monkeypatch.setattr("spark_apps.spark.session.check", lambda *_, **__: [])
+    monkeypatch.setattr("spark_apps.spark.source.register", lambda *_: None)
+    monkeypatch.setattr("spark_apps.spark.source.unregister", lambda _: answers.wait(20))
     context = SimpleNamespace(master="local[2]", getConf=dict, environment={})
-    spark = SimpleNamespace(sparkContext=context, dataSource=SimpleNamespace(register=register))
+    spark = SimpleNamespace(sparkContext=context)
     site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
     began = time.monotonic()
     with Consumer(cast(Any, spark), ConsumerSettings(site, "a")):
@@ -261,12 +259,14 @@ def test_a_consumer_leaves_nothing_of_its_checkpoints(
 
     monkeypatch.setattr(consumer, "open_process", opened)
     monkeypatch.setattr("spark_apps.spark.session.check", lambda *_, **__: [])
+    for name in ("register", "unregister"):
+        monkeypatch.setattr(f"spark_apps.spark.source.{name}", lambda *_: None)
     temporary, own = tmp_path / "temporary", tmp_path / "own"
     for folder in (temporary, own):
         folder.mkdir()
     monkeypatch.setattr(consumer, "tempfile", SimpleNamespace(mkdtemp=lambda **_: str(temporary)))
     context = SimpleNamespace(master="local[2]", getConf=dict, environment={})
-    spark = SimpleNamespace(sparkContext=context, dataSource=SimpleNamespace(register=bool))
+    spark = SimpleNamespace(sparkContext=context)
     how = SparkSettings(checkpoints=str(own) if given else "")
     site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
     with Consumer(cast(Any, spark), ConsumerSettings(site, "a"), how) as made:

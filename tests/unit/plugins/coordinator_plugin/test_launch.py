@@ -17,7 +17,7 @@ from coordinator_plugin.launch import LaunchConsumerOperator
 
 from coordinator_tasks import settings
 from coordinator_tasks.core.errors import Refused
-from spark_apps.records import settings_file
+from coordinator_tasks.devstack.reader_jar import SOURCES
 from tests.fakes.cluster import Cluster
 
 PASSWORD, TOKEN = "planted-password", "planted-token"
@@ -93,11 +93,17 @@ def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Launched:
     return launch_on
 
 
+def test_the_reader_in_the_jvm_asks_for_the_same_variables() -> None:
+    source = (SOURCES / "partitioncoordinator/spark/SettingsFile.java").read_text()
+    assert f'FILE_VARIABLE = "{cluster_mode.FILE_VARIABLE}"' in source
+    assert f'SECRET_VARIABLE = "{cluster_mode.SECRET_VARIABLE}"' in source
+
+
 def test_on_yarn_executors_find_settings(submitted: Submitted, launched: Launched) -> None:
     launched("yarn", "cluster")
     assert {Path(one).name for one in submitted.after("--files").split(",")} == {"settings.json", "kafka.json"}
-    assert submitted.conf()[f"spark.executorEnv.{settings_file.FILE_VARIABLE}"] == "kafka.json"
-    assert submitted.conf()[f"spark.yarn.appMasterEnv.{settings_file.FILE_VARIABLE}"] == "kafka.json"
+    assert submitted.conf()[f"spark.executorEnv.{cluster_mode.FILE_VARIABLE}"] == "kafka.json"
+    assert submitted.conf()[f"spark.yarn.appMasterEnv.{cluster_mode.FILE_VARIABLE}"] == "kafka.json"
     assert submitted.conf()["spark.yarn.appMasterEnv.COORDINATOR_SETTINGS"] == "settings.json"
 
 
@@ -144,11 +150,11 @@ def test_on_kubernetes_secrets_are_named(submitted: Submitted, launched: Launche
     conf = submitted.conf()
     reference = "spark.kubernetes.{}.secretKeyRef.{}".format
     assert conf[reference("driver", settings.CONTENT_VARIABLE)] == "coordinator-main:settings.json"
-    assert conf[reference("driver", settings_file.SECRET_VARIABLE)] == "coordinator-main:kafka.json"
-    assert conf[reference("executor", settings_file.SECRET_VARIABLE)] == "coordinator-main:kafka.json"
+    assert conf[reference("driver", cluster_mode.SECRET_VARIABLE)] == "coordinator-main:kafka.json"
+    assert conf[reference("executor", cluster_mode.SECRET_VARIABLE)] == "coordinator-main:kafka.json"
     assert reference("executor", settings.CONTENT_VARIABLE) not in conf, "executors need no ZooKeeper"
     assert "--files" not in submitted.command
-    assert not [one for one in conf if one.endswith(("COORDINATOR_SETTINGS", settings_file.FILE_VARIABLE))]
+    assert not [one for one in conf if one.endswith(("COORDINATOR_SETTINGS", cluster_mode.FILE_VARIABLE))]
     assert not list(tmp_path.rglob("*.json"))
 
 

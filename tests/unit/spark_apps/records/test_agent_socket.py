@@ -14,9 +14,10 @@ import pytest
 from coordinator_tasks.core.errors import Refused
 from spark_apps.errors import AgentCallFailed
 from spark_apps.records import agent_socket
-from spark_apps.records.agent_socket import AgentClient, AgentServer, Attached, Latest
-from spark_apps.records.batches import BatchOffset, Range, encode_offset
+from spark_apps.records.agent_socket import AgentServer, Attached, Latest, Reading
+from spark_apps.records.batches import BatchOffset, Group, Range, encode_offset, plan_tasks
 from spark_apps.records.options import SourceOptions
+from tests.fakes.agent_client import AgentClient
 
 OPTIONS = {"subscribe": "orders", "maxOffsetsPerTrigger": "5"}
 
@@ -49,6 +50,9 @@ class Scripted:
         batch = start.following([Range(3, 0, 5, 7)], 2)
         return Latest(batch, replace(batch, ranges={3: Range(3, 0, 9, 0)}))
 
+    def tasks(self, end: BatchOffset) -> tuple[Group, ...]:
+        return plan_tasks(end)
+
     def until_now(self, reader: str) -> None:
         self.events.append(f"until now {reader}")
 
@@ -61,7 +65,7 @@ class Scripted:
 
 @pytest.fixture
 def server() -> Iterator[AgentServer]:
-    one = AgentServer()
+    one = AgentServer(Reading("a", 4, "/etc/kafka.json"))
     yield one
     one.close()
 
@@ -81,20 +85,46 @@ def wait_until_free(server: AgentServer) -> None:
 
 
 def test_a_reader_asks_and_the_planner_answers(server: AgentServer, planner: Scripted) -> None:
-    client = AgentClient(str(server.path), "r1", OPTIONS)
-    assert client.attached == Attached({"bootstrap.servers": "host:9092"}, False)
+    client = AgentClient(str(server.path), "r1", {**OPTIONS, "kafka.check.crcs": "false", "includeHeaders": "true"})
+    assert client.attached == {
+        "topic": "orders",
+        "consumer": "a",
+        "incarnation": 4,
+        "kafka": {"bootstrap.servers": "host:9092"},
+        "settings_file": "/etc/kafka.json",
+        "options": {"check.crcs": "false"},
+        "include_headers": True,
+        "include_assignment": False,
+        "fail_on_data_loss": False,
+        "progress_timeout_ms": 120_000,
+    }
     assert planner.options is not None
     assert planner.options.max_offsets_per_trigger == 5
-    first = client.initial()
-    assert first == client.initial() == encode_offset(BatchOffset("orders"))
-    second, log_end = client.latest(first)
-    assert second["ranges"] == {"3": [0, 5, 7]}
-    assert log_end is not None
-    assert log_end["ranges"] == {"3": [0, 9, 0]}
-    assert client.latest(second) == (second, None)
+    first = client.ask("initial")
+    assert first == client.ask("initial") == encode_offset(BatchOffset("orders"))
+    second = client.ask("latest", start=first)
+    assert second["batch"]["ranges"] == {"3": [0, 5, 7]}
+    assert second["log_end"]["ranges"] == {"3": [0, 9, 0]}
+    assert second["log_end"]["lag"] == {"3": 9}
+    assert client.ask("tasks", end=second["batch"]) == [[[3, 0, 5, 7]]]
+    assert client.ask("latest", start=second["batch"]) == {"batch": second["batch"], "log_end": None}
     client.close()
     wait_until_free(server)
     assert planner.events[-1] == "detach r1"
+
+
+def test_options_are_checked_without_a_reader(server: AgentServer) -> None:
+    client = AgentClient(str(server.path), "", {})
+    columns = client.ask("check", options={**OPTIONS, "includeAssignment": "true"})
+    assert columns == {"include_headers": False, "include_assignment": True}
+    with pytest.raises(AgentCallFailed, match="unknown option 'nonsense'"):
+        client.ask("check", options={**OPTIONS, "nonsense": "1"})
+
+
+def test_a_reader_of_another_version_is_refused(server: AgentServer, planner: Scripted) -> None:
+    with pytest.raises(AgentCallFailed, match="the reader speaks version 3 and the agent 4"):
+        AgentClient(str(server.path), "r1", OPTIONS, version=3)
+    assert planner.events == []
 
 
 def test_the_socket_is_private(server: AgentServer) -> None:
@@ -108,7 +138,7 @@ def test_a_second_live_reader_is_refused_and_a_later_one_is_not(
     monkeypatch.setattr(agent_socket, "LEAVE_TIMEOUT_S", 0.1)
     with pytest.raises(AgentCallFailed, match=r"read by another query of this application already \(reader r1\)"):
         AgentClient(str(server.path), "r2", OPTIONS)
-    assert first.initial()["batch"] == 0
+    assert first.ask("initial")["batch"] == 0
     first.close()
     wait_until_free(server)
     AgentClient(str(server.path), "r3", OPTIONS).close()
@@ -126,28 +156,21 @@ def test_a_refusal_of_the_planner_reaches_the_query_as_its_sentence(server: Agen
     client = AgentClient(str(server.path), "r1", OPTIONS)
     planner.failure = Refused("partition 3 has no committed offset")
     with pytest.raises(AgentCallFailed, match=r"^partition 3 has no committed offset$"):
-        client.latest(client.initial())
+        client.ask("latest", start=client.ask("initial"))
 
 
 def test_a_bug_in_the_planner_ends_the_query_and_not_the_agent(server: AgentServer, planner: Scripted) -> None:
     client = AgentClient(str(server.path), "r1", OPTIONS)
     planner.failure = ZeroDivisionError("oops")
     with pytest.raises(AgentCallFailed, match="the agent failed: ZeroDivisionError: oops"):
-        client.latest(client.initial())
+        client.ask("latest", start=client.ask("initial"))
     planner.failure = None
-    assert client.latest(client.initial())[0]["batch"] == 1
+    assert client.ask("latest", start=client.ask("initial"))["batch"]["batch"] == 1
 
 
 def test_a_topic_without_a_planner_is_refused(server: AgentServer) -> None:
     with pytest.raises(AgentCallFailed, match=r"does not manage topic 'orders' \(managed: none\)"):
         AgentClient(str(server.path), "r1", OPTIONS)
-
-
-def test_an_agent_that_does_not_answer_is_given_up(server: AgentServer, planner: Scripted) -> None:
-    planner.pause_s = 2.0
-    client = AgentClient(str(server.path), "r1", OPTIONS, timeout_s=0.1)
-    with pytest.raises(AgentCallFailed, match="did not answer"):
-        client.initial()
 
 
 def test_a_shortage_of_files_keeps_no_later_reader_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,23 +183,18 @@ def test_a_shortage_of_files_keeps_no_later_reader_out(monkeypatch: pytest.Monke
             return super().accept()
 
     monkeypatch.setattr(socket, "socket", Scarce)
-    server = AgentServer()
+    server = AgentServer(Reading("a", 4, "/etc/kafka.json"))
     server.serve("orders", Scripted())
     AgentClient(str(server.path), "r1", OPTIONS).close()
     server.close()
     assert not server._thread.is_alive()
 
 
-def test_no_agent_at_all_says_how_to_start_one() -> None:
-    with pytest.raises(AgentCallFailed, match=r"start the agent first, by a spark_apps\.consumer\.Consumer: see docs"):
-        AgentClient("/nowhere/agent.sock", "r1", OPTIONS)
-
-
 def test_nonsense_is_answered_and_the_conversation_goes_on(server: AgentServer, planner: Scripted) -> None:
     client = AgentClient(str(server.path), "r1", OPTIONS)
     with pytest.raises(AgentCallFailed, match="could not answer"):
-        client._ask("fly")
+        client.ask("fly")
     with pytest.raises(AgentCallFailed, match="format version"):
-        client.latest({"version": 9})
-    assert client.initial()["batch"] == 0
+        client.ask("latest", start={"version": 9})
+    assert client.ask("initial")["batch"] == 0
     assert planner.options is not None

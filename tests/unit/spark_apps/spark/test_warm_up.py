@@ -19,7 +19,7 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> list[BaseException | None]:
     ends: list[BaseException | None] = []
     now = [0.0]
 
-    def run(_: object, done: list[int], over: Callable[[], bool]) -> BaseException | None:
+    def run(_: object, _options: object, done: list[int], over: Callable[[], bool]) -> BaseException | None:
         now[0] += 20.0
         if ends:
             return ends.pop(0)
@@ -28,6 +28,7 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> list[BaseException | None]:
         return None
 
     monkeypatch.setattr(module, "_run", run)
+    monkeypatch.setattr(module, "source", SimpleNamespace(register=lambda *_: None, unregister=lambda _: None))
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     return ends
 
@@ -38,7 +39,7 @@ def slow() -> BaseException:
 
 def test_a_python_process_that_is_slow_to_start_is_tried_again(attempts: list[BaseException | None]) -> None:
     attempts += [slow(), slow(), slow()]
-    assert warm_up(SPARK) == 1
+    assert warm_up(SPARK, "k:1") == 1
     assert not attempts
 
 
@@ -47,14 +48,14 @@ def test_another_error_is_refused_at_once_with_its_reason(attempts: list[BaseExc
     attempts += [slow(), RuntimeError(missing), slow()]
     says = r"No module named 'spark_apps'; check .*a script of your own sends our packages by .*session\.ship_packages"
     with pytest.raises(Refused, match=f"ModuleNotFoundError: {says}"):
-        warm_up(SPARK)
+        warm_up(SPARK, "k:1")
     assert len(attempts) == 1
 
 
 def test_it_is_given_up_at_its_limit_with_the_last_error(attempts: list[BaseException | None]) -> None:
     attempts += [slow() for _ in range(int(FIRST_LIMIT_S))]
     with pytest.raises(Refused, match=SLOW_START):
-        warm_up(SPARK)
+        warm_up(SPARK, "k:1")
     attempts[:] = [None] * int(FIRST_LIMIT_S)
     with pytest.raises(Refused, match="none was read within 180 s"):
-        warm_up(SPARK)
+        warm_up(SPARK, "k:1")

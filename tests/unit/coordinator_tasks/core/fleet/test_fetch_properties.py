@@ -14,7 +14,6 @@ from coordinator_tasks.core.model import TopicConfig, TopicNode
 from coordinator_tasks.service.nodes import topics
 from coordinator_tasks.service.plan import transitions
 from spark_apps import plain
-from spark_apps.records import reader
 from tests.world.site import LOOP, Site, stable_site
 
 PATH = "/consumers/shop/x"
@@ -45,12 +44,11 @@ def accepts(settings: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 1], ids=["the least", "the greatest"])
-@pytest.mark.parametrize("own", [plain.DEFAULTS, reader.DEFAULT_SETTINGS], ids=["plain", "spark"])
-def test_kafkas_client_takes_every_property_alone_and_all_together(own: dict[str, object], place: int) -> None:
+def test_kafkas_client_takes_every_property_alone_and_all_together(place: int) -> None:
     values = {**{n: str(bounds[place]) for n, bounds in NUMBERS.items()}, **{n: c[-place] for n, c in CHOICES.items()}}
     for name, value in values.items():
-        accepts({**own, "group.id": "g", name: value})
-    accepts({**own, "group.id": "g", **values})
+        accepts({**plain.DEFAULTS, "group.id": "g", name: value})
+    accepts({**plain.DEFAULTS, "group.id": "g", **values})
 
 
 @pytest.mark.parametrize("name", FOREIGN)

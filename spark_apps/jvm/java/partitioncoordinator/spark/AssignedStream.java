@@ -1,0 +1,145 @@
+package partitioncoordinator.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.Map;
+import java.util.UUID;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
+
+/** The stream of one topic. The agent decides everything; Spark's offset is the agent's JSON, unread. */
+final class AssignedStream implements MicroBatchStream, SupportsTriggerAvailableNow {
+    private final Map<String, String> options;
+    private Agent agent; // a stream has no effect before its first request: Spark may make several
+    private ReadSettings settings;
+    private BatchOffset logEnd;
+    private boolean untilNow;
+
+    AssignedStream(Map<String, String> options) {
+        this.options = options;
+    }
+
+    @Override
+    public void prepareForTriggerAvailableNow() {
+        ask("until_now", Map.of());
+        untilNow = true;
+    }
+
+    @Override
+    public Offset initialOffset() {
+        return new BatchOffset(ask("initial", Map.of()));
+    }
+
+    @Override
+    public Offset latestOffset() {
+        throw new UnsupportedOperationException("Spark asks with a start");
+    }
+
+    /** The next batch, or {@code start}; the agent waits a moment for records, and knows the limit from the options. */
+    @Override
+    public Offset latestOffset(Offset start, ReadLimit limit) {
+        Map<String, Object> from = Map.of("start", Agent.read(start.json()));
+        while (true) {
+            JsonNode latest = ask("latest", from);
+            logEnd = latest.get("log_end").isNull() ? null : new BatchOffset(latest.get("log_end"));
+            BatchOffset batch = new BatchOffset(latest.get("batch"));
+            // For Spark, no new batch means the end; but partitions may be on their way to this consumer.
+            if (!untilNow || !batch.json().equals(start.json()) || ask("is_over", Map.of()).asBoolean()) {
+                return batch;
+            }
+        }
+    }
+
+    @Override
+    public Offset reportLatestOffset() {
+        return logEnd;
+    }
+
+    @Override
+    public InputPartition[] planInputPartitions(Offset start, Offset end) {
+        if (start.json().equals(end.json())) {
+            return new InputPartition[0];
+        }
+        JsonNode tasks = ask("tasks", Map.of("end", Agent.read(end.json())));
+        InputPartition[] planned = new InputPartition[tasks.size()];
+        for (int number = 0; number < planned.length; number++) {
+            JsonNode group = tasks.get(number);
+            OffsetRange[] ranges = new OffsetRange[group.size()];
+            for (int place = 0; place < ranges.length; place++) {
+                JsonNode range = group.get(place);
+                ranges[place] =
+                        new OffsetRange(
+                                range.get(0).asInt(), range.get(1).asLong(), range.get(2).asLong(), range.get(3).asLong());
+            }
+            planned[number] = new Task(ranges);
+        }
+        return planned;
+    }
+
+    @Override
+    public PartitionReaderFactory createReaderFactory() {
+        connected();
+        return new Readers(settings);
+    }
+
+    @Override
+    public Offset deserializeOffset(String json) {
+        return new BatchOffset(Agent.read(json));
+    }
+
+    @Override
+    public void commit(Offset end) {
+        // the next request for a batch says so
+    }
+
+    @Override
+    public void stop() {
+        if (agent != null) {
+            agent.close();
+            agent = null;
+        }
+    }
+
+    private JsonNode ask(String call, Map<String, ?> fields) {
+        return connected().ask(call, fields);
+    }
+
+    private Agent connected() {
+        if (agent == null) {
+            Agent connection = Agent.connect();
+            String reader = UUID.randomUUID().toString().substring(0, 12);
+            Map<String, ?> attach = Map.of("version", Agent.VERSION, "reader", reader, "options", options);
+            settings = ReadSettings.of(connection.ask("attach", attach));
+            ClientSettings.check(settings.kafka(), settings.options());
+            agent = connection;
+        }
+        return agent;
+    }
+
+    private static final class BatchOffset extends Offset {
+        private final String json;
+
+        BatchOffset(JsonNode offset) {
+            json = offset.toString();
+        }
+
+        @Override
+        public String json() {
+            return json;
+        }
+    }
+
+    record Task(OffsetRange[] ranges) implements InputPartition {}
+
+    record Readers(ReadSettings settings) implements PartitionReaderFactory {
+        @Override
+        public PartitionReader<InternalRow> createReader(InputPartition partition) {
+            return new RangesReader(settings, ((Task) partition).ranges());
+        }
+    }
+}
