@@ -261,8 +261,12 @@ class _Session:
 
     def _latest(self, planner: Planner, request: Mapping[str, Any]) -> dict[str, Any]:
         batch, log_end = planner.latest(self._reader, decode_offset(request["start"]))
-        reported = None if log_end is None else {**encode_offset(log_end), **behind(log_end)}
-        return {"batch": encode_offset(batch), "log_end": reported}
+        encoded = encode_offset(batch)
+        if log_end is None:
+            return {"batch": encoded, "log_end": None, "metrics": {}}
+        left = behind(log_end.after(batch))
+        metrics = {name: str(value) for name, value in left.items() if name != "lag"}
+        return {"batch": encoded, "log_end": {**encode_offset(log_end), **behind(log_end)}, "metrics": metrics}
 
 
 def _check(request: Mapping[str, Any]) -> dict[str, Any]:

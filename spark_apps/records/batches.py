@@ -6,7 +6,7 @@ Pure. Spark's offset of a batch holds the ranges and the parallelism, so any pro
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from coordinator_tasks.core.names import partition_of
@@ -51,6 +51,12 @@ class BatchOffset:
         """The next batch's offset."""
         by_partition = {one.partition: one for one in sorted(ranges)}
         return BatchOffset(self.topic, self.batch + 1, parallelism, by_partition, piece)
+
+    def after(self, batch: "BatchOffset") -> "BatchOffset":
+        """The same ends, with the ranges that are left behind `batch`."""
+        passed = {p: one.end for p, one in batch.ranges.items()}
+        left = {p: replace(one, start=min(one.end, max(one.start, passed.get(p, 0)))) for p, one in self.ranges.items()}
+        return replace(self, ranges=left)
 
 
 def encode_offset(offset: BatchOffset) -> dict[str, Any]:

@@ -255,16 +255,16 @@ def test_a_batch_waits_for_so_many_offsets_or_until_the_delay_is_over(found: dic
     assert len(found[f"{name}-late"]) == sum(COUNTS) + 1
 
 
-def test_the_progress_of_ours_has_the_lag_by_partition_where_that_of_sparks_source_has_metrics(
-    found: dict[str, Any],
-) -> None:
+def test_the_progress_has_the_metrics_of_sparks_source_and_the_lag_by_partition(found: dict[str, Any]) -> None:
     progress = found["progress"]
     ours = progress[f"ours-{LEVELS[0]}-{found['prefix']}codecs"]
     assert [one["latest"]["lag"] for one in ours] == [dict.fromkeys("0123", 300), dict.fromkeys("0123", 125)]
     assert [one["latest"]["maxOffsetsBehindLatest"] for one in ours] == [300, 125]
-    assert [one["metrics"] for one in ours] == [{}, {}]
     theirs = [one["metrics"] for one in progress[f"spark-{LEVELS[0]}"]]
-    assert {"minOffsetsBehindLatest", "maxOffsetsBehindLatest", "avgOffsetsBehindLatest"} <= theirs[0].keys()
+    names = {"minOffsetsBehindLatest", "maxOffsetsBehindLatest", "avgOffsetsBehindLatest"}
+    assert names <= theirs[0].keys()
+    distances = [{name: float(value) for name, value in one["metrics"].items()} for one in ours]
+    assert distances == [dict.fromkeys(names, 125.0), dict.fromkeys(names, 0.0)]
     assert int(theirs[0]["maxOffsetsBehindLatest"]) > int(theirs[-1]["maxOffsetsBehindLatest"])
 
 

@@ -107,7 +107,8 @@ def test_a_reader_asks_and_the_planner_answers(server: AgentServer, planner: Scr
     assert second["log_end"]["ranges"] == {"3": [0, 9, 0]}
     assert second["log_end"]["lag"] == {"3": 9}
     assert client.ask("tasks", end=second["batch"]) == [[[3, 0, 5, 7]]]
-    assert client.ask("latest", start=second["batch"]) == {"batch": second["batch"], "log_end": None}
+    assert second["metrics"]["maxOffsetsBehindLatest"] == "4", "what is left behind the batch"
+    assert client.ask("latest", start=second["batch"]) == {"batch": second["batch"], "log_end": None, "metrics": {}}
     client.close()
     wait_until_free(server)
     assert planner.events[-1] == "detach r1"

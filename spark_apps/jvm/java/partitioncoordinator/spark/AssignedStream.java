@@ -2,6 +2,7 @@ package partitioncoordinator.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.Map;
+import java.util.Optional;
 import java.util.UUID;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -10,14 +11,16 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 
 /** The stream of one topic. The agent decides everything; Spark's offset is the agent's JSON, unread. */
-final class AssignedStream implements MicroBatchStream, SupportsTriggerAvailableNow {
+final class AssignedStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
     private final Map<String, String> options;
     private Agent agent; // a stream has no effect before its first request: Spark may make several
     private ReadSettings settings;
     private BatchOffset logEnd;
+    private Map<String, String> metrics = Map.of();
     private boolean untilNow;
 
     AssignedStream(Map<String, String> options) {
@@ -47,6 +50,7 @@ final class AssignedStream implements MicroBatchStream, SupportsTriggerAvailable
         while (true) {
             JsonNode latest = ask("latest", from);
             logEnd = latest.get("log_end").isNull() ? null : new BatchOffset(latest.get("log_end"));
+            metrics = ReadSettings.texts(latest.get("metrics"));
             BatchOffset batch = new BatchOffset(latest.get("batch"));
             // For Spark, no new batch means the end; but partitions may be on their way to this consumer.
             if (!untilNow || !batch.json().equals(start.json()) || ask("is_over", Map.of()).asBoolean()) {
@@ -58,6 +62,12 @@ final class AssignedStream implements MicroBatchStream, SupportsTriggerAvailable
     @Override
     public Offset reportLatestOffset() {
         return logEnd;
+    }
+
+    /** The distance to the log's end behind the last planned batch, under the names of Spark's Kafka source. */
+    @Override
+    public Map<String, String> metrics(Optional<Offset> consumed) {
+        return metrics;
     }
 
     @Override

@@ -42,7 +42,7 @@ record ReadSettings(
         return ClientSettings.of(kafka, settingsFile, options);
     }
 
-    private static HashMap<String, String> texts(JsonNode object) {
+    static HashMap<String, String> texts(JsonNode object) {
         HashMap<String, String> found = new HashMap<>();
         object.fields().forEachRemaining(field -> found.put(field.getKey(), field.getValue().asText()));
         return found;
