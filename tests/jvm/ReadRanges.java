@@ -29,9 +29,11 @@ public final class ReadRanges {
         OffsetRange[] ranges = new OffsetRange[request.get("ranges").size()];
         for (int place = 0; place < ranges.length; place++) {
             JsonNode range = request.get("ranges").get(place);
-            ranges[place] =
-                    new OffsetRange(
-                            range.get(0).asInt(), range.get(1).asLong(), range.get(2).asLong(), range.get(3).asLong());
+            ranges[place] = new OffsetRange(
+                    range.get(0).asInt(),
+                    range.get(1).asLong(),
+                    range.get(2).asLong(),
+                    range.get(3).asLong());
         }
         int most = request.get("most").asInt();
         try (RangesReader reader = new RangesReader(settings, ranges)) {
@@ -42,7 +44,9 @@ public final class ReadRanges {
             }
             return JSON.nullNode();
         } catch (IOException | RuntimeException error) {
-            return JSON.createObjectNode().put("error", error.getMessage()).put("type", error.getClass().getName());
+            return JSON.createObjectNode()
+                    .put("error", error.getMessage())
+                    .put("type", error.getClass().getName());
         }
     }
 
@@ -57,7 +61,9 @@ public final class ReadRanges {
         }
         if (settings.includeAssignment()) {
             int first = settings.includeHeaders() ? 8 : 7;
-            found.add(row.getUTF8String(first).toString()).add(row.getLong(first + 1)).add(row.getLong(first + 2));
+            found.add(row.getUTF8String(first).toString())
+                    .add(row.getLong(first + 1))
+                    .add(row.getLong(first + 2));
         }
         return found;
     }

@@ -82,7 +82,8 @@ final class Agent implements AutoCloseable {
         try {
             return JSON.readTree(json);
         } catch (IOException error) {
-            throw new IllegalArgumentException("OffsetMalformed: the offset of a batch is no JSON: " + error.getMessage());
+            throw new IllegalArgumentException(
+                    "OffsetMalformed: the offset of a batch is no JSON: " + error.getMessage());
         }
     }
 

@@ -32,7 +32,8 @@ public final class AssignedKafkaProvider implements TableProvider, DataSourceReg
         try (Agent agent = Agent.connect()) {
             var checked = agent.ask("check", Map.of("options", options.asCaseSensitiveMap()));
             return RowWriter.schema(
-                    checked.get("include_headers").asBoolean(), checked.get("include_assignment").asBoolean());
+                    checked.get("include_headers").asBoolean(),
+                    checked.get("include_assignment").asBoolean());
         }
     }
 
@@ -41,7 +42,7 @@ public final class AssignedKafkaProvider implements TableProvider, DataSourceReg
         return new AssignedTable(schema);
     }
 
-    private record AssignedTable(StructType schema) implements Table, SupportsRead {
+    private record AssignedTable(StructType schema) implements SupportsRead {
         @Override
         public String name() {
             return FORMAT;
@@ -66,10 +67,9 @@ public final class AssignedKafkaProvider implements TableProvider, DataSourceReg
 
         @Override
         public Batch toBatch() {
-            throw new UnsupportedOperationException(
-                    FORMAT
-                            + " reads a stream whose partitions come and go; use spark.readStream, or Spark's own format"
-                            + " 'kafka' to read a topic once");
+            throw new UnsupportedOperationException(FORMAT
+                    + " reads a stream whose partitions come and go; use spark.readStream, or Spark's own format"
+                    + " 'kafka' to read a topic once");
         }
     }
 }

@@ -53,7 +53,9 @@ final class AssignedStream implements MicroBatchStream, SupportsTriggerAvailable
             metrics = ReadSettings.texts(latest.get("metrics"));
             BatchOffset batch = new BatchOffset(latest.get("batch"));
             // For Spark, no new batch means the end; but partitions may be on their way to this consumer.
-            if (!untilNow || !batch.json().equals(start.json()) || ask("is_over", Map.of()).asBoolean()) {
+            if (!untilNow
+                    || !batch.json().equals(start.json())
+                    || ask("is_over", Map.of()).asBoolean()) {
                 return batch;
             }
         }
@@ -82,9 +84,11 @@ final class AssignedStream implements MicroBatchStream, SupportsTriggerAvailable
             OffsetRange[] ranges = new OffsetRange[group.size()];
             for (int place = 0; place < ranges.length; place++) {
                 JsonNode range = group.get(place);
-                ranges[place] =
-                        new OffsetRange(
-                                range.get(0).asInt(), range.get(1).asLong(), range.get(2).asLong(), range.get(3).asLong());
+                ranges[place] = new OffsetRange(
+                        range.get(0).asInt(),
+                        range.get(1).asLong(),
+                        range.get(2).asLong(),
+                        range.get(3).asLong());
             }
             planned[number] = new Task(ranges);
         }

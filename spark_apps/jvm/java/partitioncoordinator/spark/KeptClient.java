@@ -45,7 +45,8 @@ final class KeptClient {
             long now = System.nanoTime();
             long most = -1;
             for (KeptClient client : IDLE) {
-                long common = partitions.stream().filter(client.ahead::containsKey).count();
+                long common =
+                        partitions.stream().filter(client.ahead::containsKey).count();
                 if (now - client.idleSince > IDLE_NS) {
                     old.add(client);
                 } else if (common > most && client.settings.equals(settings)) {
@@ -79,15 +80,14 @@ final class KeptClient {
         consumer.pause(assigned);
         consumer.resume(ranges.keySet());
         Map<TopicPartition, List<ConsumerRecord<byte[], byte[]>>> found = new HashMap<>();
-        ranges.forEach(
-                (partition, range) -> {
-                    Ahead kept = ahead.remove(partition);
-                    if (kept == null || kept.next != range.start() || kept.epoch != range.epoch()) {
-                        consumer.seek(partition, range.start());
-                    } else if (!kept.records.isEmpty()) {
-                        found.put(partition, kept.records);
-                    }
-                });
+        ranges.forEach((partition, range) -> {
+            Ahead kept = ahead.remove(partition);
+            if (kept == null || kept.next != range.start() || kept.epoch != range.epoch()) {
+                consumer.seek(partition, range.start());
+            } else if (!kept.records.isEmpty()) {
+                found.put(partition, kept.records);
+            }
+        });
         return found;
     }
 

@@ -2,8 +2,8 @@ package partitioncoordinator.spark;
 
 import java.io.IOException;
 import java.io.InterruptedIOException;
-import java.time.Duration;
 import java.text.DecimalFormat;
+import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.Comparator;
 import java.util.HashMap;
@@ -258,8 +258,8 @@ final class RangesReader implements PartitionReader<InternalRow> {
                 position < first
                         ? gone + (resumed - 1) + " are gone, the log begins at " + first
                         : position < last
-                                ? "offset " + position + " is refused although the log has " + first + " to " + (last - 1)
-                                        + " (truncated and written again, or recreated)"
+                                ? "offset " + position + " is refused although the log has " + first + " to "
+                                        + (last - 1) + " (truncated and written again, or recreated)"
                                 : gone + (until - 1) + " are not there, the log ends at " + last
                                         + " (truncated or recreated)");
         client.consumer.seek(key, resumed);
@@ -268,9 +268,8 @@ final class RangesReader implements PartitionReader<InternalRow> {
 
     private void report(TopicPartition key, String problem) throws IOException {
         OffsetRange range = ranges.get(key);
-        String what =
-                "topic " + key.topic() + ", partition " + key.partition() + ", planned " + range.start() + " to "
-                        + (range.end() - 1) + ": " + problem;
+        String what = "topic " + key.topic() + ", partition " + key.partition() + ", planned " + range.start() + " to "
+                + (range.end() - 1) + ": " + problem;
         if (settings.failOnDataLoss()) {
             throw new IOException("DataLost: " + what + "; set failOnDataLoss=false to go on without them");
         }
@@ -283,15 +282,18 @@ final class RangesReader implements PartitionReader<InternalRow> {
 
     private IOException silent() {
         StringBuilder missing = new StringBuilder();
-        positions.forEach(
-                (key, at) ->
-                        missing.append(missing.isEmpty() ? "" : ", ").append("partition ").append(key.partition())
-                                .append(": at ").append(at).append(", wanted up to ").append(ranges.get(key).end() - 1));
+        positions.forEach((key, at) -> missing.append(missing.isEmpty() ? "" : ", ")
+                .append("partition ")
+                .append(key.partition())
+                .append(": at ")
+                .append(at)
+                .append(", wanted up to ")
+                .append(ranges.get(key).end() - 1));
         String last = complaint == null ? "" : "; Kafka's last word: " + complaint;
         double seconds = settings.progressTimeoutMs() / 1000.0;
-        return new IOException(
-                "ReadFailed: topic " + settings.topic() + " gave nothing for " + new DecimalFormat("0.###").format(seconds)
-                        + " s (" + missing + ")" + last
-                        + "; check that every executor reaches the brokers under their advertised addresses");
+        return new IOException("ReadFailed: topic " + settings.topic() + " gave nothing for "
+                + new DecimalFormat("0.###").format(seconds)
+                + " s (" + missing + ")" + last
+                + "; check that every executor reaches the brokers under their advertised addresses");
     }
 }

@@ -44,7 +44,9 @@ record ReadSettings(
 
     static HashMap<String, String> texts(JsonNode object) {
         HashMap<String, String> found = new HashMap<>();
-        object.fields().forEachRemaining(field -> found.put(field.getKey(), field.getValue().asText()));
+        object.fields()
+                .forEachRemaining(
+                        field -> found.put(field.getKey(), field.getValue().asText()));
         return found;
     }
 }

@@ -99,9 +99,12 @@ final class RowWriter {
         if (!warned) {
             warned = true;
             LOG.warn(
-                    "topic {}: times of records are no milliseconds since 1970 of the years 1 to 9999, so their timestamps"
-                            + " are null; the first record is partition {}, offset {}: {}",
-                    topic, record.partition(), record.offset(), time);
+                    "topic {}: times of records are no milliseconds since 1970 of the years 1 to 9999, so their"
+                            + " timestamps are null; the first record is partition {}, offset {}: {}",
+                    topic,
+                    record.partition(),
+                    record.offset(),
+                    time);
         }
     }
 
