@@ -10,7 +10,7 @@ import pytest
 
 from coordinator_tasks import __version__, installed
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry, claim_incarnation
-from coordinator_tasks.cli import app, main
+from coordinator_tasks.cli import main
 from coordinator_tasks.cli.base import user
 from coordinator_tasks.core.codecs.codec import decode_node, decode_release, encode_release
 from coordinator_tasks.core.codecs.member_codec import encode_claim, encode_directive, encode_fleet
@@ -705,9 +705,3 @@ def test_version_says_what_is_installed_and_which_formats_are_read(run: Run, mon
     shown = run("version")[1]
     assert "format 1; topic nodes also with seeks and properties" in shown
     assert f"librdkafka   {found['packages']['librdkafka']}" in shown
-
-
-def test_every_command_has_help(run: Run) -> None:
-    for command in app.registered_commands:
-        name = command.callback.__name__.replace("_", "-")
-        assert run(name, "--help")[0] == 0

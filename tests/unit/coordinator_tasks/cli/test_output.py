@@ -72,19 +72,6 @@ def commands(group: Any = None, before: str = "") -> Iterator[tuple[str, set[str
             yield f"{before}{name}", {flag for one in command.params for flag in one.opts}
 
 
-def test_help_lists_each_command_below_what_it_is_for(run: Run) -> None:
-    said = run("--help")[1]
-    panels = (
-        "Topics and partitions",
-        "Consumers",
-        "Fleets and their growth",
-        "Upgrades of fleets",
-        "Run the coordinator",
-    )
-    assert all(panel in said for panel in (*panels, "Look: nothing is changed"))
-    assert "Commands" not in said, "every command has a panel"
-
-
 def test_every_command_prints_in_each_format() -> None:
     assert {words for words, options in commands() if not {"--output", "-o", "--json"} <= options} == SERVICES
 
@@ -325,33 +312,9 @@ def test_bash_itself_completes(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == ["--dry-run", "complete -o default -F _coordinator_completion coordinator"]
 
 
-@pytest.mark.parametrize(
-    "words", ["reset-offsets orders --to earliest --why x", "offsets reset --topic orders --to-earliest"]
-)
-def test_each_reset_of_offsets_is_a_dry_run_until_it_is_told_to_execute(run: Run, shop: Shop, words: str) -> None:
-    before = shop.server.zxid
-    code, out, err = run(*words.split())
-    assert (code, "would" in out, shop.server.zxid) == (0, True, before)
-    assert err == "nothing was changed; add --execute to do it\n"
-    code, out, _ = run(*words.split(), "--execute")
-    assert (code, "would" in out) == (0, False)
-    assert shop.node.seeks
-
-
 def test_every_command_that_records_who_asked_takes_for_whom() -> None:
     taken = {words for words, options in commands() if "--by" in options}
     assert {words for words, options in commands() if {"--why", "--execute"} & options} <= taken
-
-
-def test_every_command_that_a_help_names_exists() -> None:
-    there = {words for words, _ in commands()} | {"offsets"}
-    group = get_command(app)
-    every = [*group.commands.values(), *group.commands["offsets"].commands.values()]  # type: ignore[attr-defined]
-    texts = [text for one in every for text in (one.help or "", *(getattr(p, "help", "") or "" for p in one.params))]
-    named = [one for text in texts for one in re.findall(r"`([a-z][^`=]*)`", text)]
-    assert named
-    wrong = [one for one in named if not any(f"{one} ".startswith(f"{words} ") for words in there)]
-    assert set(wrong) <= {"growth", "capacity", "load"}, "words of a step of `simulate`"
 
 
 def test_the_actions_of_the_history_fit_the_terminal_with_dates(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

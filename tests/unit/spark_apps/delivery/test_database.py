@@ -7,7 +7,6 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,9 +21,8 @@ from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Token
 from spark_apps.delivery import Delivery, SinkEntry, SinkStep, SinkUnavailable, Writer, dialects, sink_is_away
 from spark_apps.delivery.audit_sink import AuditSink
-from spark_apps.delivery.database import Cursor, Database, RowSink, borrowed
+from spark_apps.delivery.database import Database, RowSink, borrowed
 from spark_apps.delivery.database_sink import DatabaseSink
-from spark_apps.delivery.dialects import Row
 from spark_apps.delivery.dialects.sqlite import SQLite
 from spark_apps.delivery.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks
 from spark_apps.delivery.lineage import Dataset, table_dataset
@@ -71,22 +69,6 @@ def test_the_audit_shows_every_processing(tmp_path: Path) -> None:
     assert [(row["incarnation"], row["offset"]) for row in found] == [(1, 1), (1, 2), (1, 2), (1, 3), (2, 3)]
     assert found[0]["sequence"] == 10
     assert found[0]["processed_at"] <= found[-1]["processed_at"]
-
-
-def test_the_first_row_of_a_key_stays_and_rows_without_one_are_all_kept(tmp_path: Path) -> None:
-    database = Database(f"sqlite:///{tmp_path}/rows.sqlite")
-    sink = RowSink("rows", {"order_id": "TEXT", "text": "TEXT"}, unique=["order_id"])
-    rows = [(0, "A", "first"), (1, "A", "again"), (2, "B", "other"), (3, None, "none"), (4, None, "none")]
-    with database.transaction() as cursor:
-        sink.prepare(cursor)
-        sink.write(cursor, [("orders", 0, *row) for row in rows])
-        assert cursor.query('SELECT "offset", text FROM "rows" ORDER BY 1') == [
-            (0, "first"),
-            (2, "other"),
-            (3, "none"),
-            (4, "none"),
-        ]
-    database.close()
 
 
 def test_the_example_of_exactly_once_outlives_a_reset_to_an_earlier_offset(tmp_path: Path) -> None:
@@ -148,23 +130,6 @@ def test_a_plain_consumer_refuses_an_interceptor_that_it_would_never_ask() -> No
     with pytest.raises(Refused, match="Dropping has an on_consume, and a plain consumer does not call it") as found:
         Output(lambda *_: None, hooks=Hooks(interceptors=[Telling(), Dropping()]))
     assert "give an interceptor without on_consume" in str(found.value)
-
-
-def test_a_failed_transaction_leaves_nothing(tmp_path: Path) -> None:
-    database = Database(f"sqlite:///{tmp_path}/rows.sqlite")
-    sink = RowSink("rows", {})
-    with database.transaction() as cursor:
-        sink.prepare(cursor)
-
-    def rows() -> Iterator[Row]:
-        yield ("orders", 0, 5)
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError), database.transaction() as cursor:
-        sink.write(cursor, rows())
-    with database.transaction() as cursor:
-        assert cursor.query('SELECT * FROM "rows"') == []
-    database.close()
 
 
 def test_a_batch_that_comes_twice_counts_once_in_the_revenue(tmp_path: Path) -> None:
@@ -245,24 +210,6 @@ def test_a_connection_to_postgresql_ends_with_its_host_unless_its_own_options_sa
     assert options_of(f"postgresql://db?{own}") == {**ours, **theirs}
     monkeypatch.setenv("PGCONNECT_TIMEOUT", "4")
     assert options_of("postgresql://db") == ours
-
-
-def test_who_has_lost_a_partition_adds_nothing_of_it_any_more(tmp_path: Path) -> None:
-    database = Database(f"sqlite:///{tmp_path}/rows.sqlite")
-    rows = RowSink("rows", {})
-
-    def store(cursor: Cursor, batch: pa.Table) -> None:
-        rows.append(cursor, ([row[name] for name in rows.columns] for row in batch.to_pylist()))
-
-    sink = DatabaseSink(database, rows.prepare, store)
-    batch = pa.Table.from_pylist([{"topic": "orders", "partition": 0, "offset": 0}])
-    for consumer, epoch in (("a", 3), ("b", 5)):
-        sink.claim(Writer("shop", "orders", "id-1", consumer), {0: Token(epoch, 1, "g1")}, {})
-    refused = sink.write(Writer("shop", "orders", "id-1", "a"), {0: SinkStep(Token(3, 1, "g1"), 0, 1)}, batch)
-    assert refused == {0: SinkEntry(Token(5, 1, "g1"), "b")}
-    with database.transaction() as cursor:
-        assert cursor.query('SELECT * FROM "rows"') == []
-    sink.close()
 
 
 def of_server(sqlstate: str) -> psycopg.OperationalError:

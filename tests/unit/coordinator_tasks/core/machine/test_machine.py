@@ -148,16 +148,6 @@ def test_a_join_moves_the_fewest_partitions_each_by_a_hand_off() -> None:
     assert scene.counts() == {"a": 4, "b": 4, "c": 4}
 
 
-def test_a_drained_consumer_hands_over_everything_it_has() -> None:
-    scene = stable("a", "b", "c", partitions=12)
-    decision = scene.drains("c", why="host goes").step()
-    assert {h.giver for h in scene.node.handoff.values()} == {"c"}
-    assert len(scene.node.handoff) == 4
-    assert decision.record.cause == "draining: c (by ann: host goes)"
-    scene.settles()
-    assert scene.counts() == {"a": 6, "b": 6}
-
-
 def test_the_last_consumer_that_is_drained_keeps_everything_until_another_is_there() -> None:
     scene = stable("a").drains("a").settles()
     assert scene.counts() == {"a": 4}
@@ -674,12 +664,6 @@ def test_every_further_join_starts_the_waiting_anew_but_not_beyond_its_limit() -
     assert scene.later(0.5).decide().outcome is TopicOutcome.WRITTEN
 
 
-def test_a_clock_that_is_far_behind_the_registry_delays_no_plan() -> None:
-    scene = ab()
-    scene.joins("c", at=scene.now + 3_600)
-    assert scene.decide().outcome is TopicOutcome.WRITTEN
-
-
 # A consumer that does not run what it holds --------------------------------------------------------------------------
 
 
@@ -770,16 +754,6 @@ def test_one_giver_of_two_is_not_enough_to_write_before_the_settling_limit() -> 
     assert decision.state.state is State.CLOSING
     assert decision.state.to_close.keys() == {"b"}
     assert decision.record.confirmed.keys() == {"a"}
-
-
-def test_a_barrier_partition_that_is_confirmed_goes_on_at_once_while_others_wait() -> None:
-    scene = barrier(partitions=6)
-    closing = scene.state.to_close
-    scene.acts(*[c for c in closing if c != "b"])
-    decision = scene.decide()
-    if set(closing["b"]) >= {p for ps in closing.values() for p in ps}:
-        pytest.skip("b is an owner of all of them")
-    assert decision.outcome is TopicOutcome.WRITTEN
 
 
 def barrier(partitions: int = 4) -> Scene:

@@ -331,19 +331,6 @@ def replace_partitions(scene: Scene, count: int) -> None:
     scene.partitions = count
 
 
-def test_a_hand_off_under_way_is_closed_at_both_ends_after_a_loss_of_the_state() -> None:
-    scene = stable("a", "b")
-    scene.joins("c").step()
-    ((partition, entry),) = picture(scene).handoff.items()
-    scene.state = None
-    scene.acts("a", "b", "c")
-    scene.step()
-    assert scene.state is not None
-    state = scene.state
-    assert {c for c, ps in state.to_close.items() if partition in ps} >= {entry.giver, entry.taker}
-    assert sum(scene.settles().counts().values()) == 4
-
-
 @pytest.mark.parametrize("late", ["giver", "taker"])
 def test_an_end_of_a_hand_off_that_answered_before_it_read_the_node_may_run_the_partition(late: str) -> None:
     scene = stable("a", "b")
