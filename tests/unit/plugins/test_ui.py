@@ -23,6 +23,7 @@ from coordinator_ui.texts import words
 from coordinator_ui.texts.rebalance_text import tell
 
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry
+from coordinator_tasks.core.codecs.former import former_causes
 from coordinator_tasks.core.codecs.history_codec import with_pauses
 from coordinator_tasks.core.errors import LookAgain, NotManaged, Refused, StoreUnavailable
 from coordinator_tasks.core.measure.budget import Budget
@@ -41,6 +42,7 @@ from coordinator_tasks.core.model import (
     Unmoved,
 )
 from coordinator_tasks.core.ports import Create, SetData
+from coordinator_tasks.core.text import cause_text
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import directives, store, topics
 from coordinator_tasks.service.nodes.fleet import record_end
@@ -551,6 +553,29 @@ def test_a_run_and_a_rebalance_are_found_without_the_rest_of_a_long_history(
     assert page_data.rebalance(shop.coordinator, "orders", "r0").began_at == 900_000.0
     with pytest.raises(NotManaged, match="has no rebalance 'r-none'"):
         page_data.rebalance(shop.coordinator, "orders", "r-none")
+
+
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [
+        ("joined: a, b", "a, b joined"),
+        ("joined: a; draining: b (by ada: one; two)", "a joined; b is draining (by ada: one; two)"),
+        ("isolated: a (by ada)", "a was isolated (by ada)"),
+        ("gone: a (left); gone: b (unknown)", "a is gone (it left cleanly); b is gone (how is not known)"),
+        ("gone: a (left: topic x: no)", "a is gone (it had to leave: topic x: no)"),
+        ("gone: a (reaped: exit code 1 (x))", "a is gone (its launcher saw all its processes end: exit code 1 (x))"),
+        ("no longer a target: a", "a is no longer given partitions"),
+        (
+            "gone: a (unknown, restart planned by ada: kernel)",
+            "a is gone (how is not known, restart planned by ada: kernel)",
+        ),
+        ("first plan", "first plan"),
+        ("", "no cause was recorded"),
+    ],
+)
+def test_causes_are_sentences_and_unknown_ones_stay(cause: str, said: str) -> None:
+    causes = former_causes(cause)
+    assert (words.why(causes), cause_text.said(causes)) == (said, cause)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import FORMATS, Actor, Explanation, Member, Split, State, TopicState
 from coordinator_tasks.core.text.json_fields import MAX_BYTES, MAX_NUMBER, Fields
 from coordinator_tasks.core.text.partition_text import MAX_PARTITIONS, numbers
-from tests.world.node_steps import of_step
 from tests.world.scene import CONFIG, NOW, Scene, stable
 
 PATH = "/consumers/c/state/t"
@@ -66,16 +65,6 @@ def test_the_longest_name_is_one(is_name: Callable[[str], bool], check: Callable
 # What asks for a plan -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("frozen", [False, True])
-def test_a_plan_is_made_from_the_members_attributes_unless_the_topic_is_frozen(frozen: bool) -> None:
-    scene = stable("a", "b")
-    view, able = scene.view(), {"a": 1, "b": 1}
-    view = replace(view, config=replace(view.config, frozen=frozen))
-    before = causes.digest(view, scene.world(), able)
-    scene.members["a"] = replace(scene.members["a"], capacity=3.0)
-    assert (causes.digest(view, scene.world(), able) == before) is frozen
-
-
 def test_a_frozen_topic_that_was_changed_says_what_was_changed() -> None:
     scene = stable("a", "b")
     scene.config = replace(scene.config, frozen=True)
@@ -109,15 +98,6 @@ def test_an_event_as_far_ahead_as_a_plan_waits_at_most_is_waited_for() -> None:
 # What is stored -------------------------------------------------------------------------------------------------------
 
 
-def test_a_repeated_epoch_and_a_holding_that_is_older_than_the_one_before_it_break_rules() -> None:
-    node = stable("a").node
-    assert of_step(node, node) == [f"epochs grow: {node.epoch} was followed by {node.epoch}"]
-    before = replace(node, epoch=9, since={**node.since, 0: 7})
-    after = replace(node, epoch=10, since={**node.since, 0: 6})
-    assert of_step(before, after) == ["a holding is never older than the one before it: partitions [0]"]
-    assert of_step(before, replace(after, since={**node.since, 0: 7})) == []
-
-
 @pytest.mark.parametrize("live", [False, True])
 def test_a_state_node_that_says_initial_is_as_good_as_none(live: bool) -> None:
     scene = Scene()
@@ -147,15 +127,6 @@ def test_a_record_counts_its_moves_by_kind() -> None:
 
 
 # Where partitions go --------------------------------------------------------------------------------------------------
-
-
-def test_an_explanation_knows_who_has_what_and_whom_a_person_pinned() -> None:
-    scene = stable("b").joins("a").settles()
-    pinned = scene.owned["a"][0]
-    scene.config = replace(scene.config, pins={pinned: "a"})
-    found = machine.explain(scene.view(), scene.world(), scene.policy)
-    assert found.moves == ()
-    assert [one.partitions for one in found.stays if "a person pinned it" in one.text] == [(pinned,)]
 
 
 def test_during_an_upgrade_what_is_on_its_way_is_not_explained_as_kept() -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -192,19 +191,6 @@ def test_a_drained_consumer_that_was_away_gives_everything_away_when_back(asked_
     assert scene.counts() == {"a": 4}
 
 
-def test_partitions_of_a_consumer_that_is_gone_are_assigned_in_the_same_write() -> None:
-    scene = ab()
-    lost = scene.owned["b"]
-    decision = scene.dies("b").step()
-    assert decision.state.state is State.STARTING
-    assert decision.state.to_close == {}
-    assert decision.state.to_start == {"a": tuple(lost)}
-    assert scene.node.handoff == {}
-    assert {m.giver for m in decision.record.moves} == {"b"}
-    assert decision.relies_on == {"b"}
-    assert decision.record.cause == "gone: b (reaped)"
-
-
 def test_a_giver_or_taker_that_is_lost_is_relied_on_though_nothing_is_assigned_to_it() -> None:
     scene = joining()
     assert "c" not in scene.node.assignments.values()
@@ -253,13 +239,6 @@ def test_an_isolated_consumer_counts_as_closed_though_it_is_registered_and_answe
     assert scene.counts() == {"a": 4}, "it owns nothing until it is readmitted"
 
 
-def test_who_comes_back_when_all_that_were_planned_for_are_lost_shares_what_it_has_kept() -> None:
-    scene = stable("a", "b", partitions=6).vanishes("b").settles()
-    assert set(scene.state.targets) == {"a"}
-    scene.joins("b", "c", "d", "e").acts("b").dies("a").settles()
-    assert sorted(scene.counts().values()) == [1, 1, 2, 2]
-
-
 def test_all_consumers_gone_leaves_nothing_assigned_until_the_first_joiner_gets_everything_at_once() -> None:
     scene = ab().dies("a").dies("b")
     decision = scene.step()
@@ -276,29 +255,12 @@ def test_all_consumers_gone_leaves_nothing_assigned_until_the_first_joiner_gets_
     assert scene.settles().counts() == {"c": 4}
 
 
-def test_more_consumers_than_partitions_reach_stable_and_the_surplus_owns_nothing() -> None:
-    scene = stable("a", "b", "c", "d", partitions=2)
-    assert scene.joins("e").step().node is None, "nothing moves, and no consumer has to act on anything"
-    assert sorted(scene.counts().values()) == [1, 1]
-    assert scene.decide().outcome is TopicOutcome.UNCHANGED
-    assert set(scene.node.incarnations) == set(scene.owned)
-
-
 def test_a_surplus_consumer_that_is_isolated_is_no_longer_counted_with() -> None:
     scene = stable("a", "b", partitions=1)
     surplus = next(c for c in ("a", "b") if c not in scene.owned)
     decision = scene.is_isolated(surplus).step()
     assert decision.state.targets == dict.fromkeys(scene.owned, 1)
     assert decision.reason == f"no longer a target: {surplus}"
-
-
-def test_a_new_incarnation_gets_back_what_its_dead_predecessor_had() -> None:
-    scene = ab()
-    before = dict(scene.node.assignments) if scene.node is not None else {}
-    scene.dies("b").joins("b", incarnation=2).step()
-    assert dict(scene.node.assignments) == before
-    assert scene.node.incarnations == {"a": 1, "b": 2}
-    assert all(scene.node.since[p] == 2 for p in scene.owned["b"])
 
 
 def test_a_new_incarnation_gets_nothing_while_its_predecessor_may_still_run() -> None:
@@ -453,45 +415,6 @@ def test_a_changed_configuration_reaches_the_node_without_moves(change: Callable
     assert scene.decide().outcome is TopicOutcome.UNCHANGED
 
 
-def test_what_a_person_took_back_is_noticed_though_the_plan_never_knew_of_it() -> None:
-    scene = ab()
-    started = scene.joins("c").step()
-    assert started.state is not None
-    changed(paused=frozenset({0}))(scene)
-    scene.settles()
-    assert scene.node.paused == {0}
-    changed(paused=frozenset())(scene)
-    decision = scene.step()
-    assert decision.state.cause == "resumed: partition 0"
-    assert not scene.node.paused
-
-
-@pytest.mark.parametrize("frozen", [False, True])
-def test_a_node_that_does_not_say_what_is_configured_is_written_again(frozen: bool) -> None:
-    scene = ab()
-    changed(frozen=frozen)(scene)
-    scene.settles()
-    scene.node = replace(scene.node, paused=frozenset({0}))
-    decision = scene.step()
-    assert decision.state.cause == "resumed: partition 0"
-    assert not scene.node.paused
-    scene.acts("a", "b")
-    assert scene.decide().outcome is TopicOutcome.UNCHANGED
-
-
-@pytest.mark.parametrize("stale", [{"removed": True}, {"topic_id": "id-0"}], ids=["removed", "recreated"])
-def test_a_topic_removed_during_a_recovery_and_added_again_becomes_stable(stale: dict[str, Any]) -> None:
-    scene = ab()
-    scene.node = replace(scene.node, **stale)
-    to_start = {c: tuple(p for p, owner in scene.node.assignments.items() if owner == c) for c in ("a", "b")}
-    scene.state = replace(scene.state, state=State.STARTING, to_start=to_start, planned="")
-    scene.says("a", running={}).says("b", running={}).step()
-    assert not scene.node.removed
-    assert scene.node.topic_id == "id-1"
-    scene.settles()
-    assert scene.state.state is State.STABLE
-
-
 def test_an_unknown_strategy_holds_and_names_those_there_are() -> None:
     scene = ab()
     scene.config = replace(scene.config, strategy="magic")
@@ -499,16 +422,6 @@ def test_an_unknown_strategy_holds_and_names_those_there_are() -> None:
     assert decision.outcome is TopicOutcome.HELD
     assert "magic" in decision.reason
     assert "balanced" in decision.reason
-
-
-def test_a_changed_subscription_takes_its_partitions_away() -> None:
-    scene = ab()
-    scene.members["b"] = replace(scene.members["b"], topics=("other", "pay.*"))
-    decision = scene.step()
-    assert decision.record.cause == "no longer a target: b"
-    assert scene.settles().counts() == {"a": 4}
-    scene.members["b"] = replace(scene.members["b"], topics=("ord.*",))
-    assert scene.settles().counts() == {"a": 2, "b": 2}
 
 
 def test_new_partitions_are_assigned_at_once_and_nothing_else_moves() -> None:
@@ -538,17 +451,6 @@ def test_frozen_means_no_plan_for_joins_but_owners_for_what_has_none() -> None:
     scene.config = replace(scene.config, frozen=False)
     scene.settles()
     assert scene.counts() == {"a": 2, "c": 2}
-
-
-def test_a_pin_moves_its_partition_and_keeps_it() -> None:
-    scene = ab()
-    partition = scene.owned["a"][0]
-    scene.config = replace(scene.config, pins={partition: "b"})
-    scene.settles()
-    assert partition in scene.owned["b"]
-    assert scene.counts() == {"a": 2, "b": 2}
-    scene.joins("c").settles()
-    assert partition in scene.owned["b"]
 
 
 def test_a_removed_topic_is_closed_everywhere_and_marked() -> None:
@@ -714,19 +616,6 @@ def test_nobody_is_restarted_on_evidence_that_is_none(change: Callable[[Scene], 
 # Closing -------------------------------------------------------------------------------------------------------------
 
 
-def test_closing_goes_on_to_starting_when_the_giver_has_closed() -> None:
-    scene = joining()
-    entries = dict(scene.node.handoff)
-    scene.acts("a", "b")
-    decision = scene.step(Step.START)
-    assert decision.state.state is State.STARTING
-    assert scene.node.handoff == {}
-    assert {p: scene.node.assignments[p] for p in entries} == dict.fromkeys(entries, "c")
-    assert {p: scene.node.since[p] for p in entries} == {p: h.epoch for p, h in entries.items()}
-    assert decision.record.confirmed == {h.giver: (p,) for p, h in entries.items()}
-    assert decision.state.cause == "joined: c"
-
-
 def test_a_rebalance_keeps_its_name_and_beginning_until_stable() -> None:
     scene = joining()
     name, began = scene.state.rebalance, scene.state.began_at
@@ -741,19 +630,6 @@ def test_a_rebalance_keeps_its_name_and_beginning_until_stable() -> None:
     scene.later(4).drains("c").step()
     assert scene.state.rebalance != name
     assert scene.state.began_at == scene.now
-
-
-def test_one_giver_of_two_is_not_enough_to_write_before_the_settling_limit() -> None:
-    scene = joining(scene=stable("a", "b", partitions=6))
-    scene.acts("a")
-    assert scene.decide().outcome is TopicOutcome.WAITING
-    assert scene.decide().blockers is not None
-    scene.later(scene.policy.settle_max_s - 0.01)
-    assert scene.decide().outcome is TopicOutcome.WAITING
-    decision = scene.later(0.01).step()
-    assert decision.state.state is State.CLOSING
-    assert decision.state.to_close.keys() == {"b"}
-    assert decision.record.confirmed.keys() == {"a"}
 
 
 def barrier(partitions: int = 4) -> Scene:
@@ -818,45 +694,6 @@ def test_a_lost_taker_leaves_the_close_outstanding_without_an_assignment() -> No
     assert decision.state.to_close == {"a": (0,)}
 
 
-@pytest.mark.parametrize("how", [Ending.LEFT, Ending.REAPED])
-def test_a_taker_that_is_over_before_a_release_is_replaced_by_a_hand_off(how: Ending) -> None:
-    scene = joining()
-    ((partition, entry),) = scene.node.handoff.items()
-    scene.config = replace(scene.config, pins={partition: "d"})
-    scene.joins("d").dies("c", how).step()
-    again = scene.node.handoff[partition]
-    assert (again.giver, again.taker, again.epoch) == (entry.giver, "d", scene.node.epoch)
-
-
-def test_a_taker_that_is_lost_after_the_release_leaves_no_possible_owner() -> None:
-    scene = joining()
-    ((partition, _),) = scene.node.handoff.items()
-    scene.releases_entry(partition).dies("c", Ending.REFUSED).step()
-    assert partition in scene.node.assignments
-    assert partition in scene.node.guarded
-    assert scene.state.to_close == {}
-
-
-def test_a_join_during_closing_leaves_what_is_in_flight_alone() -> None:
-    scene = joining(scene=stable("a", "b", partitions=12))
-    flight = dict(scene.node.handoff)
-    scene.joins("d").step()
-    assert {p: h for p, h in scene.node.handoff.items() if p in flight} == flight
-    scene.settles()
-    assert scene.counts() == {"a": 3, "b": 3, "c": 3, "d": 3}
-
-
-def test_an_incomplete_plan_is_completed_by_a_further_one() -> None:
-    scene = joining(scene=stable("a", "b", partitions=12)).joins("d")
-    decision = scene.step()
-    assert decision.state.planned == "", "in flight partitions were left out of it"
-    scene.acts("a", "b", "c", "d").step()
-    scene.acts("a", "b", "c", "d").step()
-    assert scene.state.state is State.STABLE
-    decision = scene.step()
-    assert decision.record.cause == "a rebalance under way goes on (joined: d)"
-
-
 # After a crash -------------------------------------------------------------------------------------------------------
 
 
@@ -868,15 +705,6 @@ def test_a_guard_that_has_served_does_not_turn_the_next_hand_off_into_a_barrier(
 
 
 # The table -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_placement_before_anybody_was_a_target_is_followed_by_a_plan_for_everybody() -> None:
-    scene = stable("a", "b", partitions=3).vanishes("a", answers=True).drains("b")
-    scene.settles()
-    scene.joins("a", "c")
-    scene.directives.clear()
-    scene.settles()
-    assert scene.counts() == {"a": 1, "b": 1, "c": 1}
 
 
 def test_a_drain_of_one_whose_answer_is_not_believed_says_that() -> None:

@@ -61,15 +61,6 @@ def test_an_owner_that_is_not_registered_reads_the_form_that_it_stands_in(packed
     assert written(there.vanishes("c", answers=True).joins("d")) is packed
 
 
-def test_a_newer_process_of_an_id_says_nothing_of_its_former_one() -> None:
-    """The former one is detached: it still owns its partitions under a plain node, and may be an older release."""
-    there = stable("a", "b", "c", policy=SMALL)
-    there.packed = False
-    there.joins("c", incarnation=2).joins("d")
-    assert there.node.incarnations["c"] == 1
-    assert not written(there)
-
-
 def test_who_stands_in_a_restored_packed_node_is_not_who_is_found_to_run_something() -> None:
     """ZooKeeper got a packed node back that does not name `c`, which owns partitions by a later, plain one."""
     there = stable("a", "b", policy=SMALL)

@@ -54,17 +54,6 @@ def test_after_a_loss_what_runs_is_adopted_and_goes_on_undisturbed() -> None:
     assert "lost" in decision.record.cause
 
 
-def test_after_a_loss_what_is_held_and_does_not_run_begins_a_new_holding() -> None:
-    scene = stable("a", "b")
-    before = picture(scene)
-    idle = next(p for p, c in before.assignments.items() if c == "a")
-    scene.acts("a", runs=[p for p, c in before.assignments.items() if c == "a" and p != idle])
-    lost(scene).step()
-    after = picture(scene)
-    assert after.assignments == before.assignments
-    assert after.since == {**before.since, idle: after.epoch}
-
-
 @pytest.mark.parametrize("now", [None, TopicDescription(TOPIC, "id-2", 9)], ids=["deleted", "recreated, larger"])
 def test_after_a_loss_a_removed_topic_stops_whatever_kafka_has_under_its_name(now: TopicDescription | None) -> None:
     scene = stable("a", "b")
@@ -148,15 +137,6 @@ def test_a_recovery_does_not_repeat_a_reset_that_its_owner_has_begun(confirmed: 
     assert (picture(scene).seeks, picture(scene).since) == ({}, since)
 
 
-def test_a_recovery_of_a_state_that_was_lost_keeps_a_reset_that_waits() -> None:
-    scene = stable("a")
-    seek = sought(scene, 0)
-    scene.state = None
-    scene.fresh = "5eed5eed5eed5eed"
-    scene.step()
-    assert picture(scene).seeks == {0: seek}
-
-
 def test_only_the_state_was_lost() -> None:
     scene = stable("a", "b")
     before = picture(scene)
@@ -228,13 +208,6 @@ def test_the_last_committer_that_is_silent_is_a_possible_owner_after_a_restore(s
     assert decision.node is None or partition not in decision.node.assignments, "x may still run it"
     scene.is_isolated("x").settles()
     assert sum(scene.counts().values()) == 4
-
-
-def test_the_last_committer_that_answers_and_runs_nothing_is_no_owner() -> None:
-    scene = lost(stable("a", "b")).joins("c")
-    scene.committed = {0: committed("c", 1)}
-    scene.step()
-    assert picture(scene).assignments[0] in ("a", "b")
 
 
 def test_after_a_loss_the_last_committer_owns_what_nobody_runs() -> None:
@@ -361,43 +334,6 @@ def test_consumers_that_are_isolated_see_a_node_that_covers_what_they_act_on() -
     assert scene.owned == {}
 
 
-def test_after_a_restore_while_closing_only_what_was_closing_passes_the_barrier() -> None:
-    scene = stable("a", "b")
-    scene.joins("c").step()
-    ((partition, entry),) = picture(scene).handoff.items()
-    scene.acts("a", "b", "c").says("a", acted_epoch=9)
-    scene.step()
-    closing = {p: {c for c, ps in scene.state.to_close.items() if p in ps} for p in range(4)}
-    assert {p: who for p, who in closing.items() if who} == {partition: {entry.giver, "c"}}
-
-
-def test_what_a_recovery_has_covered_stays_covered_by_every_later_write() -> None:
-    scene = stable("a", "b")
-    scene.says("a", generation="other", acted_epoch=9).step()
-    covered = dict(picture(scene).supersedes)
-    scene.settles().joins("c").settles()
-    assert "other" in covered
-    assert picture(scene).supersedes == covered
-
-
-def test_what_the_node_has_already_given_anew_does_not_go_on_under_the_token_before() -> None:
-    # Lost twice: `a` was asked before it read the node that the first recovery wrote, and reads it before the second one's.
-    scene = stable("a", "b")
-    before, partition, other = picture(scene), scene.owned["a"][0], scene.owned["b"][0]
-    epoch = before.epoch + 1
-    scene.node = replace(
-        before,
-        epoch=epoch,
-        generation="again",
-        supersedes={before.generation: before.epoch},
-        since={**before.since, partition: epoch},
-    )
-    scene.committed = {other: committed("b", before.since[other], generation="01de401de401de40")}
-    decision = scene.step()
-    assert "ZooKeeper was lost" in decision.reason
-    assert picture(scene).since[partition] == picture(scene).epoch
-
-
 @pytest.mark.parametrize("gives", [True, False], ids=["it gives", "it keeps"])
 def test_an_epoch_that_was_given_out_twice_is_recovered_from(gives: bool) -> None:
     # Restored, and planned on while `a` did not answer: what `a` has acted on has the number of what is stored now.
@@ -422,40 +358,6 @@ def test_what_its_node_has_given_it_again_does_not_keep_its_old_token() -> None:
     held = {p: picture(scene).since[p] for p in scene.owned["a"]}
     lost(scene).says("a", held={**held, partition: 7}).step()
     assert picture(scene).since[partition] == picture(scene).epoch == 8
-
-
-def test_what_was_being_closed_and_runs_nowhere_begins_a_new_holding() -> None:
-    scene = stable("a").drains("a", incarnation=1)
-    scene.step()
-    assert (scene.owned, set(scene.state.to_close)) == ({}, {"a"})
-    scene.says("a", held={}, running={})
-    scene.joins("b").acts("b").says("b", generation="other", acted_epoch=9)
-    assert "ZooKeeper was lost" in scene.step().reason
-    assert set(picture(scene).since.values()) == {picture(scene).epoch}
-
-
-def test_what_is_about_to_close_begins_a_new_holding() -> None:
-    scene = stable("a", "b")
-    closing, staying = scene.owned["a"][0], scene.owned["b"][0]
-    said = scene.world().status("a")
-    runs = said.topics[TOPIC].running
-    scene.says("a", running={**runs, closing: replace(runs[closing], closing=True)})
-    lost(scene).step()
-    assert picture(scene).since[closing] == picture(scene).epoch
-    assert picture(scene).since[staying] < picture(scene).epoch
-
-
-def test_an_owner_that_runs_under_a_newer_holding_than_stored_is_taken_at_its_word() -> None:
-    scene = stable("a", "b").joins("c").settles()
-    partition, before = scene.owned["a"][0], picture(scene)
-    assert before.since[partition] < before.epoch - 1
-    said = scene.world().status("a")
-    runs = said.topics[TOPIC].running
-    newer = replace(runs[partition], token=Token(before.since[partition] + 1, 1, before.generation))
-    decision = scene.says("a", running={**runs, partition: newer}).step()
-    assert f"a runs partition {partition} since {newer.token.epoch}" in decision.reason
-    assert picture(scene).since[partition] == newer.token.epoch, "what runs goes on"
-    assert scene.acts("a", "b", "c").settles().decide().outcome is TopicOutcome.UNCHANGED
 
 
 # Answers and commits that cannot be true ---------------------------------------------------------------------------
@@ -501,16 +403,6 @@ def test_a_consumer_that_contradicts_every_node_is_soon_named(lie: Callable[[Sce
     assert rounds(scene, lie(scene)) <= 3
     assert scene.owned["b"] == [p for p, c in before.assignments.items() if c == "b"]
     assert scene.counts().keys() == {"a", "b", "c"}
-
-
-def test_who_is_not_believed_is_given_nothing_even_if_nobody_else_is_there() -> None:
-    scene = stable("a", "b")
-    lie = _foreign(scene)
-    rounds(scene, lie)
-    kept = scene.owned["b"]
-    scene.dies("a")
-    rounds(scene, lie)
-    assert scene.owned == {"b": kept}
 
 
 def test_a_consumer_that_contradicts_now_and_then_is_followed_within_limits() -> None:

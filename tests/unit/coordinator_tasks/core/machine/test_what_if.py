@@ -22,15 +22,6 @@ def after(scene: Scene, change: SiteChange) -> PredictedTopic:
     return found
 
 
-def test_now_is_what_a_plan_would_do_at_once() -> None:
-    scene = stable("a").joins("b", at=999.9)
-    found = after(scene, SiteChange())
-    scene.now += 5
-    scene.settles()
-    assert found.counts == scene.counts()
-    assert {one.partition for one in found.moves} == set(scene.owned["b"])
-
-
 @pytest.mark.parametrize("partitions", [4, 9, 40])
 @pytest.mark.parametrize("join", [1, 2, 3])
 def test_consumers_more_get_what_they_would_get_in_truth(partitions: int, join: int) -> None:

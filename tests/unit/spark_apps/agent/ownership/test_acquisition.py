@@ -14,18 +14,6 @@ from spark_apps.agent.ownership.work import (
 from tests.unit.spark_apps.agent.ownership.stage import GENERATION, TIMING, Stage, start_of
 
 
-def test_a_new_group_starts_also_where_every_request_takes_half_a_second(stage: Stage) -> None:
-    stage.ownership.grants.on_node(replace(stage.node, epoch=1, assignments={1: "a"}, since={1: 1}))
-    for _ in range(6):
-        work = stage.ownership.requests.work()
-        assert work is not None
-        result = perform(stage.offsets, "t", work)
-        stage.clock.advance(0.5)
-        stage.ownership.requests.answer(result)
-    assert stage.committed(1).offset == 0
-    assert 1 in stage.ownership.holdings.ready()
-
-
 def test_the_start_is_committed_under_the_new_token_before_anything_is_read(stage: Stage) -> None:
     stage.node = replace(stage.node, epoch=8)
     stage.ownership.grants.on_node(replace(stage.node, epoch=9, assignments={1: "a"}, since={1: 9}))

@@ -124,14 +124,3 @@ def test_a_partition_whose_commits_fail_stops_alone_and_delays_no_other(stage: S
     broker(stage).troubled = set()
     stage.wait(1.0)
     assert (stage.running, stage.committed(1).offset) == ({0: False}, 10)
-
-
-def test_what_kafka_does_not_do_for_a_partition_is_not_asked_for_without_a_pause(stage: Stage) -> None:
-    stage.own(0)
-    broker(stage).troubled = {0}
-    stage.hand_out(0, 10)
-    stage.cover()
-    broker(stage).asked.clear()
-    stage.wait(1.0)
-    assert len(broker(stage).asked) < 20
-    assert stage.ownership.requests.next_at() > stage.clock.monotonic()

@@ -3,13 +3,8 @@
 from dataclasses import replace
 
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
-from spark_apps.agent.ownership.work import (
-    Commit,
-    Failed,
-    perform,
-)
 from spark_apps.agent.settings import Identity
-from tests.unit.spark_apps.agent.ownership.stage import TIMING, Stage, start_of
+from tests.unit.spark_apps.agent.ownership.stage import TIMING, Stage
 
 
 def test_only_what_a_start_covers_is_committed_and_never_backwards(stage: Stage) -> None:
@@ -23,20 +18,6 @@ def test_only_what_a_start_covers_is_committed_and_never_backwards(stage: Stage)
     stage.ownership.batches.cover(0)
     stage.wait(0.2)
     assert stage.committed(0).offset == 30
-
-
-def test_what_passes_while_a_commit_is_on_its_way_is_committed_after_it(stage: Stage) -> None:
-    stage.own(0)
-    stage.hand_out(0, 30)
-    stage.ownership.batches.cover(stage.batch)
-    stage.clock.advance(TIMING.commit_s)
-    work = start_of(stage)
-    assert work.offsets[0].offset == 30
-    stage.hand_out(0, 50)
-    stage.ownership.batches.cover(stage.batch)
-    stage.ownership.requests.answer(perform(stage.offsets, "t", work))
-    stage.wait(TIMING.commit_s + 0.1)
-    assert stage.committed(0).offset == 50
 
 
 def test_idle_partitions_are_committed_again_before_kafka_forgets_them(stage: Stage) -> None:
@@ -72,29 +53,6 @@ def test_what_cannot_be_committed_as_kafka_is_away_stops_as_well_and_says_so(sta
     stage.wait(2)
     assert stage.committed(0).offset == 30
     assert stage.ownership.status().running.keys() == {1}
-
-
-def test_a_commit_that_failed_is_not_sent_again_once_there_is_a_newer_one(stage: Stage) -> None:
-    stage.own(0)
-    stage.hand_out(0, 30)
-    stage.ownership.batches.cover(stage.batch)
-    stage.clock.advance(0.1)
-    first = stage.ownership.requests.work()
-    assert isinstance(first, Commit)
-    assert first.offsets[0].offset == 30
-    stage.hand_out(0, 60)
-    stage.ownership.batches.cover(stage.batch)
-    stage.ownership.requests.answer(Failed("no answer"))
-    sent = []
-    for _ in range(20):
-        stage.clock.advance(0.1)
-        work = stage.ownership.requests.work()
-        if isinstance(work, Commit):
-            sent.append(work.offsets[0].offset)
-        if work is not None:
-            stage.ownership.requests.answer(perform(stage.offsets, "t", work))
-    assert sent == [60]
-    assert stage.committed(0).offset == 60
 
 
 def test_who_holds_many_partitions_commits_less_often(stage: Stage) -> None:

@@ -285,15 +285,6 @@ def test_a_batch_is_offered_when_its_ends_are_committed_and_not_before(first: Pl
     assert {p: (one.start, one.end) for p, one in again.ranges.items()} == {1: (100, 110)}
 
 
-def test_a_commit_that_a_batch_waits_for_is_not_put_off(first: Play) -> None:
-    first.own(1)
-    for end in (50, 60):
-        first.hand_out(1, end)
-        first.tick()
-        assert first.committed(1).offset == end
-        first.ownership.batches.cover(first.batch)
-
-
 def test_what_is_taken_from_us_before_its_commit_is_left_out_of_the_batch(first: Play) -> None:
     planner, start = waiting(first, 1, 2)
     first.commit(2, 0, Token(99, 1, "g1"), owner="b")
@@ -319,18 +310,6 @@ def test_a_batch_of_which_nothing_is_left_is_none_and_its_number_is_used_again(f
     batch = planner.offer(start)
     assert batch is not None
     assert (batch.batch, batch.ranges.keys()) == (1, {1})
-
-
-def test_a_batch_that_waits_for_its_commit_is_delivered_before_the_partition_is_released(first: Play) -> None:
-    planner, start = waiting(first, 2)
-    give(first, 2)
-    first.wait(1)
-    assert first.ownership.releasing.outbox == {}
-    batch = planner.offer(start)
-    assert batch is not None
-    assert planner.offer(batch) is None
-    first.wait(1)
-    assert first.ownership.releasing.outbox[2].offset == 100
 
 
 # The listener --------------------------------------------------------------------------------------------------------
@@ -362,17 +341,6 @@ def test_a_start_that_is_no_offset_is_left_out_and_reported(heard: Play, wanted:
     heard.tell({2: wanted})  # type: ignore[dict-item]
     assert heard.ownership.holdings.ready()[2].position == 0
     assert heard.reported("partition 2: the listener's start")
-
-
-def test_with_exactly_once_the_listener_is_told_the_sinks_position_and_moves_nothing(heard: Play) -> None:
-    heard.ownership.agree(Terms(claims=True, listening=True))
-    heard.sink.positions[2] = SinkEntry(OLD, "z", 40)
-    heard.own(2)
-    telling = heard.tell({2: 50})
-    assert telling is not None
-    assert telling.offsets == {2: 40}
-    assert heard.ownership.holdings.ready()[2].position == 40
-    assert heard.reported("the sink's position counts")
 
 
 def test_a_partition_is_revoked_after_its_last_batch_and_before_its_last_commit_and_release(heard: Play) -> None:

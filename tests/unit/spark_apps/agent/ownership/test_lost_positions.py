@@ -129,25 +129,6 @@ def test_a_position_behind_the_logs_end_is_believed_only_after_a_while(stage: St
     assert stage.reported("its position 150 is behind the log's end 100")
 
 
-def test_answers_that_come_late_say_nothing_of_what_was_read_meanwhile(stage: Stage) -> None:
-    stage.own(0)
-    for round_number in range(1, 9):
-        stage.ownership.requests.want_ends()
-        work = stage.ownership.requests.work()
-        while work is not None and not isinstance(work, ListOffsets):
-            stage.ownership.requests.answer(perform(stage.offsets, "t", work))
-            work = stage.ownership.requests.work()
-        assert work is not None
-        end = perform(stage.offsets, "t", work)
-        stage.kafka.append("t", 0, 10)  # the answer is on its way while these come, are read and pass
-        stage.clock.advance(1.0)
-        stage.hand_out(0, 100 + 10 * round_number)
-        stage.ownership.batches.cover(stage.batch)
-        stage.ownership.requests.answer(end)
-    assert not stage.reported("behind the log's end")
-    assert 0 in stage.ownership.holdings.ready()
-
-
 def test_retention_that_catches_up_while_a_batch_is_read_is_said(stage: Stage) -> None:
     planner = opened(stage, fails=False)
     stage.own(0)

@@ -98,26 +98,6 @@ def test_a_taker_that_finds_nothing_says_so_without_a_record(stage: Stage) -> No
     assert found.waited == 0, "what came later has not waited for the taker"
 
 
-def test_a_stall_begins_with_the_pass_before_while_records_are_left() -> None:
-    passes = Passes()
-    passes.hand_out(10, 100, 5.0)
-    assert passes.passed(6.0) == 0.0, "nobody knows how long the first batch has waited"
-    passes.hand_out(10, 90, 6.5)
-    assert passes.passed(7.0) == 1.0
-
-
-def test_records_between_two_looks_are_taken_as_evenly_spaced() -> None:
-    passes = Passes()
-    passes.hand_out(1, 0, 0.0)
-    passes.passed(0.5)
-    passes.empty(10.0)
-    passes.hand_out(3, 3, 14.0)
-    assert passes.passed(14.5) == pytest.approx(3.5), "the first of three came after a fourth of the time"
-    passes.empty(14.2)
-    passes.hand_out(99, 99, 15.2)
-    assert passes.passed(15.5) == pytest.approx(1.0), "they came while the batch before was under way"
-
-
 def test_what_a_consumer_keeps_is_told_by_epoch_and_what_it_takes_or_gives_is_not(stage: Stage) -> None:
     stage.own(0, 1, 2)
     epoch = stage.node.epoch + 1

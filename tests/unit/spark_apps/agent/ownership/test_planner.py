@@ -4,9 +4,6 @@ from collections.abc import Callable, Iterator
 
 from coordinator_tasks.core.model import Handoff, Token
 from spark_apps.agent.ownership.planner import ENDS_WAIT_S, BatchPlanner
-from spark_apps.agent.ownership.work import (
-    ListOffsets,
-)
 from spark_apps.agent.settings import Pacing
 from spark_apps.records.batches import SMALL_RECORDS, BatchOffset, Range
 from spark_apps.records.options import parse_options
@@ -42,19 +39,6 @@ def test_when_a_batch_has_passed_the_next_one_goes_to_the_end_of_the_log_as_it_i
     second = planner.offer(first)
     assert second is not None
     assert second.ranges[0].end == 112
-
-
-def test_while_a_batch_is_under_way_nobody_asks_for_the_end_which_the_next_one_could_then_not_ask_for(
-    stage: Stage,
-) -> None:
-    planner = planner_of(stage)
-    stage.own(0)
-    first = planner.offer(BatchOffset("t"))
-    assert first is not None
-    stage.clock.advance(TIMING.measure_s)
-    assert not isinstance(stage.ownership.requests.work(), ListOffsets)
-    assert planner.offer(first) is None
-    assert isinstance(stage.ownership.requests.work(), ListOffsets)
 
 
 def test_if_kafka_does_not_tell_the_end_soon_a_batch_takes_what_is_known(stage: Stage) -> None:
@@ -137,17 +121,6 @@ def test_a_partition_is_expected_from_its_grant_until_it_is_ready(stage: Stage) 
     assert stage.ownership.holdings.expecting
     stage.wait(TIMING.guard_s + 0.5)
     assert not stage.ownership.holdings.expecting
-
-
-def test_a_bounded_batch_grows_until_it_takes_as_long_as_it_may(stage: Stage) -> None:
-    stage.own(0)
-    stage.read(handoff={1: Handoff("b", "a", stage.node.epoch + 1)})
-    # Any batch costs 0.2 s in all, and 100,000 records a second more.
-    batches = sizes_of(stage, planner_of(stage, batch_interval_s=0.0), lambda size: 0.1 + size / 100_000)
-    sizes = [next(batches)[0] for _ in range(28)]
-    assert sizes[0] == SMALL_RECORDS
-    assert sizes == sorted(sizes)
-    assert 0.29 < 0.2 + sizes[-1] / 100_000 <= 0.3
 
 
 def test_a_giver_that_hangs_slows_nobody_down_for_good(stage: Stage) -> None:

@@ -35,43 +35,12 @@ def test_a_giver_that_does_not_run_the_partition_releases_it_with_the_committed_
     assert stage.ownership.releasing.outbox == {3: Release(5, "a", 5, 60, GENERATION, Token(1, 6, GENERATION))}
 
 
-def test_an_unwritten_release_is_dropped_when_the_next_plan_no_longer_asks_for_it(stage: Stage) -> None:
-    stage.own(0)
-    give(stage, 0)
-    assert stage.ownership.releasing.outbox
-    stage.own(0)
-    assert stage.ownership.releasing.outbox == {}
-    assert stage.ownership.holdings.ready().keys() == {0}
-
-
-def test_a_holding_older_than_since_is_stopped_and_started_again_from_the_committed_position(stage: Stage) -> None:
-    stage.own(0)
-    stage.hand_out(0, 30)
-    stage.own(0)
-    assert stage.running == {0: True}
-    stage.cover()
-    stage.tick()
-    held = stage.ownership.holdings.ready()[0]
-    assert (held.position, held.token.epoch) == (30, 2)
-
-
 def test_an_idle_partitions_entry_is_committed_again_although_it_stands(stage: Stage) -> None:
     stage.own(0)
     stage.clock.advance(TIMING.recommit_s + 1)
     work = asked(stage, Commit)
     assert isinstance(work, Commit)
     assert work.offsets.keys() == {0}
-
-
-def test_what_was_handed_over_is_committed_before_anybody_looks(stage: Stage) -> None:
-    stage.own(0)
-    stage.hand_out(0, 30)
-    stage.ownership.grants.on_node(
-        replace(stage.node, epoch=2, assignments={}, since={}, handoff={0: Handoff("a", "b", 2)})
-    )
-    stage.clock.advance(TIMING.look_s)
-    stage.ownership.batches.cover(stage.batch)
-    assert isinstance(stage.ownership.requests.work(), Commit)
 
 
 def test_what_ran_here_is_released_without_a_further_question_to_kafka(stage: Stage) -> None:

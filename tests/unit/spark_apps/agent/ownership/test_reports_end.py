@@ -41,11 +41,3 @@ def test_what_is_not_ours_any_more_is_not_reported(
     stage.wait(1.0)
     assert stage.running == {}
     assert stage.ownership.reports.all() == ()
-
-
-def test_why_a_partition_of_ours_has_stopped_is_reported_for_as_long_as_it_is_ours(stage: Stage) -> None:
-    stage.own(0, 1)
-    taken(stage)
-    stage.read(assignments={0: "a"}, since={0: stage.node.since[0]})
-    stage.wait(1.0)
-    assert stage.reported("partition 0 was taken by z")

@@ -1,11 +1,11 @@
 """Which request to Kafka is due, and when the next one is."""
 
 from dataclasses import replace
-from math import inf
 
 import pytest
 
 from coordinator_tasks.core.model import Handoff, StartRule, Token
+from spark_apps.agent.ownership.first import FirstOffsets
 from spark_apps.agent.ownership.work import (
     Commit,
     Failed,
@@ -15,6 +15,7 @@ from spark_apps.agent.ownership.work import (
     perform,
 )
 from spark_apps.agent.settings import Terms
+from spark_apps.records.options import Starting
 from tests.fakes.kafka import FakeKafka
 from tests.unit.spark_apps.agent.ownership.stage import GENERATION, TIMING, Stage, asked, give, list_offsets, release_of
 from tests.unit.spark_apps.agent.ownership.test_deliveries import Play
@@ -89,21 +90,6 @@ def test_the_ends_that_a_batch_waits_for_go_before_a_commit_that_nobody_waits_fo
         found.append(type(work))
         stage.ownership.requests.answer(perform(stage.offsets, "t", work))
     assert found == [ListOffsets, Commit]
-
-
-def test_the_worker_sleeps_until_something_is_due(stage: Stage) -> None:
-    now = stage.clock.monotonic()
-    assert stage.ownership.requests.next_at() == inf
-    stage.own(0)
-    assert stage.ownership.requests.next_at() == now + TIMING.look_s
-    stage.hand_out(0, 10)
-    stage.ownership.batches.cover(stage.batch)
-    assert stage.ownership.requests.next_at() <= now + TIMING.commit_s, "what has passed is committed soon"
-    stage.tick(0.1)
-    stage.ownership.requests.want_ends()
-    assert stage.ownership.requests.next_at() <= now + 0.1 + 2 * TIMING.measure_s, "the ends are wanted"
-    stage.tick(0.1)
-    assert stage.ownership.requests.next_at() == now + TIMING.look_s
 
 
 def test_a_start_is_committed_at_once_although_something_was_committed_just_now(stage: Stage) -> None:
@@ -209,16 +195,6 @@ def test_a_claim_that_failed_is_made_again_after_its_pause() -> None:
     assert play.ownership.holdings.ready().keys() == {0}
 
 
-def test_a_look_names_what_is_held_under_this_topic_id_and_not_fenced(stage: Stage) -> None:
-    stage.own(0, 1)
-    stage.commit(1, 50, Token(90, 1))
-    stage.tick(1.0)
-    stage.clock.advance(1.0)
-    fetch = asked(stage, OffsetFetch)
-    assert isinstance(fetch, OffsetFetch)
-    assert fetch.holding.keys() == {0}
-
-
 def awaits(stage: Stage) -> None:
     """Partition 1 is to come by a hand-off, and Kafka has just told the topic's id, for the start of 0."""
     stage.own(0)
@@ -244,6 +220,16 @@ def test_a_released_start_asks_for_the_id_again_only_if_it_was_not_told_lately(
     assert asks_id(stage) is asks
 
 
+def test_partitions_that_came_later_are_asked_for_no_time(stage: Stage) -> None:
+    stage.ownership.open(FirstOffsets(Starting(every_ms=1000)))
+    stage.ownership.grants.on_node(
+        replace(stage.node, epoch=1, assignments={0: "a", 1: "a"}, since={0: 1, 1: 1}, initial_partitions=1)
+    )
+    listing = asked(stage, ListBounds)
+    assert isinstance(listing, ListBounds)
+    assert listing.times_ms == {0: 1000}
+
+
 def test_the_logs_beginnings_are_asked_for_now_and_then_and_those_of_a_new_partition_at_once(stage: Stage) -> None:
     stage.own(0)
     assert [list_offsets(stage).beginnings for _ in range(3)] == [(0,), (), ()]
@@ -251,22 +237,3 @@ def test_the_logs_beginnings_are_asked_for_now_and_then_and_those_of_a_new_parti
     assert list_offsets(stage).beginnings == ()
     stage.tick(TIMING.bounds_s)
     assert [list_offsets(stage).beginnings for _ in range(2)] == [(0, 1), ()]
-
-
-def test_what_is_being_stopped_or_was_just_released_is_not_measured_for_its_beginning(stage: Stage) -> None:
-    stage.own(0, 1)
-    list_offsets(stage)
-    stage.hand_out(0, 50)
-    give(stage, 0)
-    assert list_offsets(stage).partitions == (1,)
-    taker = Stage()
-    taker.node = replace(taker.node, epoch=4)
-    taker.own(0)
-    list_offsets(taker)
-    taker.read(handoff={1: Handoff("b", "a", taker.node.epoch + 1)})
-    taker.ownership.grants.on_releases({1: release_of(taker, 1, 40, Token(1, 6, GENERATION))})
-    for kind in (OffsetFetch, Commit):
-        taker.ownership.requests.answer(perform(taker.offsets, "t", asked(taker, kind)))
-    work = asked(taker, ListOffsets)
-    assert isinstance(work, ListOffsets)
-    assert (work.partitions, work.beginnings) == ((1,), ())

@@ -9,7 +9,7 @@ import pytest
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry, claim_incarnation, read_claim
 from coordinator_tasks.core.codecs.codec import decode_release, encode_node, encode_release
 from coordinator_tasks.core.codecs.member_codec import decode_directive, decode_leave, decode_member, encode_directive
-from coordinator_tasks.core.errors import CoordinatorError, DiscoveryUnavailable, IdInUse, InvalidName
+from coordinator_tasks.core.errors import DiscoveryUnavailable, IdInUse
 from coordinator_tasks.core.model import (
     Committed,
     Directive,
@@ -310,22 +310,6 @@ def test_a_taker_sees_the_release_by_its_watch(stage: Stage) -> None:
     stage.site.transact([SetData(PATHS.partition("t", 2), encode_release(release))])
     stage.step()
     assert stage.runs == {2}
-
-
-def test_releases_that_come_together_are_read_and_taken_together(stage: Stage) -> None:
-    stage.write(handoff={p: Handoff("b", "a", 1) for p in (1, 2, 3)})
-    stage.step()
-    ownership, taken = stage.topics.ownerships["t"], list[set[int]]()
-    on_releases = ownership.grants.on_releases
-    ownership.grants.on_releases = lambda found: (taken.append(set(found)), on_releases(found))  # type: ignore[method-assign, assignment]
-    release = encode_release(Release(1, "b", 1, 0, "g1", Token(0, 1, "g1")))
-    stage.site.transact([SetData(PATHS.partition("t", p), data) for p, data in ((1, release), (2, b"?"), (3, release))])
-    stage.step()
-    assert taken[0] == {1, 3}
-    assert stage.runs == {1, 3}
-    stage.site.transact([SetData(PATHS.partition("t", 2), release)])
-    stage.step()
-    assert stage.runs == {1, 2, 3}
 
 
 def test_a_vanished_or_unreadable_topic_node_means_hold(stage: Stage) -> None:
@@ -851,28 +835,6 @@ def test_who_may_write_no_directive_says_in_a_node_of_its_own_that_it_leaves(dra
     stage.step()
     stage.step(0.2)
     assert stage.agent.finished
-
-
-@pytest.mark.parametrize("error", [DiscoveryUnavailable, InvalidName])
-def test_without_the_registry_hand_offs_that_have_begun_go_on(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, error: type[CoordinatorError]
-) -> None:
-    stage.own(0, 1)
-    stage.step()
-
-    def away(_registry: ZooKeeperRegistry, _member: Member) -> None:
-        raise error("the registry is away")
-
-    monkeypatch.setattr(ZooKeeperRegistry, "register", away)
-    stage.step(5.1)
-    assert stage.reported("the registry is away; hand-offs go on without it")
-    stage.give(0)
-    stage.step()
-    assert stage.release(0) is not None
-    assert stage.health == "ok"
-    monkeypatch.undo()
-    stage.step(5.1)
-    assert not stage.reported("the registry is away")
 
 
 def test_without_the_registry_nobody_begins(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

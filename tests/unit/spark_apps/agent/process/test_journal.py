@@ -63,24 +63,6 @@ def stage() -> Stage:
     return stage
 
 
-def test_a_retry_of_a_lasting_failure_is_neither_new_nor_over(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    failing, epoch = stage.ownership.failing, stage.ownership.holdings.held[0].token.epoch
-    journal = Journal(lambda: {"t": TopicAccount(stage.ownership.problems())})
-    both, alone = [Range(0, 0, 5, epoch), Range(1, 0, 5, epoch)], [Range(1, 0, 1, epoch)]
-    for number, ranges in enumerate([both, alone, alone, alone]):
-        failing.fail(ranges, "ValueError: no such currency")
-        journal.look(number * EVERY_S)
-        if ranges is both:
-            failing.passed(both[:1])
-    failing.passed(alone)
-    journal.look(9 * EVERY_S)
-    assert [f"{record.levelname} {record.message}" for record in caplog.records] == [
-        "WARNING partitions 0-1 wait: ValueError: no such currency",
-        "WARNING partition 1 waits at offset 0: ValueError: no such currency",
-        "INFO over: partition 1 waits at offset 0: ValueError: no such currency",
-    ]
-
-
 def test_an_outage_whose_error_changes_is_not_over(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     failing, epoch = stage.ownership.failing, stage.ownership.holdings.held[0].token.epoch
     journal = Journal(lambda: {"t": TopicAccount(stage.ownership.problems())})
