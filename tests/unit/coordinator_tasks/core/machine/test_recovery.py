@@ -137,6 +137,26 @@ def test_a_recovery_does_not_repeat_a_reset_that_its_owner_has_begun(confirmed: 
     assert (picture(scene).seeks, picture(scene).since) == ({}, since)
 
 
+def test_a_recovery_of_a_state_that_was_lost_keeps_a_reset_that_waits() -> None:
+    scene = stable("a")
+    seek = sought(scene, 0)
+    scene.state = None
+    scene.fresh = "5eed5eed5eed5eed"
+    scene.step()
+    assert picture(scene).seeks == {0: seek}
+
+
+def test_what_is_about_to_close_begins_a_new_holding() -> None:
+    scene = stable("a", "b")
+    closing, staying = scene.owned["a"][0], scene.owned["b"][0]
+    said = scene.world().status("a")
+    runs = said.topics[TOPIC].running
+    scene.says("a", running={**runs, closing: replace(runs[closing], closing=True)})
+    lost(scene).step()
+    assert picture(scene).since[closing] == picture(scene).epoch
+    assert picture(scene).since[staying] < picture(scene).epoch
+
+
 def test_only_the_state_was_lost() -> None:
     scene = stable("a", "b")
     before = picture(scene)
