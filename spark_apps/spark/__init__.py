@@ -1,17 +1,15 @@
 """Spark's part: the session, the data source, the queries, the executors.
 
-The import fails on a Spark that cannot run the data source: before 4.2, a Python source is not told where a batch
-begins.
+The import fails on a Spark that is older than the versions that were tried.
 """
-
-from importlib.util import find_spec
 
 import pyspark
 
 OLDEST = "4.2"
+RELEASE = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+"""Spark's version as two numbers, to compare."""
 
-if find_spec("pyspark.sql.streaming.datasource") is None:
+if RELEASE < (4, 2):
     raise ImportError(
-        f"Spark {pyspark.__version__} does not tell a Python data source where a batch begins, and this package needs that; "
-        f"use Spark {OLDEST} or later, and the same version of pyspark"
+        f"Spark {pyspark.__version__} was not tried with this package; use Spark {OLDEST} or later, and the same version of pyspark"
     )
