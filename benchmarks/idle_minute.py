@@ -49,7 +49,7 @@ def task(c: Coordinator) -> None:
     """The work of a run of `reconcile`."""
     with patch.object(stats, "are_on", lambda: True), patch.object(stats, "_send", lambda *_: None):
         findings = reconcile(c)
-        stats.tell_figures(c, lambda: 60.0)
+        stats.tell_figures(c, lambda: 60.0, findings.seen)
     assert not findings.due, "the minute is not idle"
 
 

@@ -1,7 +1,7 @@
 """The work of `reconcile`, every minute. Correctness relies on it, because events may get lost."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coordinator_plugin.stats import pauses_told
@@ -15,10 +15,12 @@ from coordinator_plugin.stuck_topics import (
 )
 from coordinator_tasks.core.errors import NoAccess
 from coordinator_tasks.core.machine.decision import TopicOutcome
+from coordinator_tasks.core.machine.world import TopicView
 from coordinator_tasks.core.text.partition_text import agreed, by_reason, counted
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets import idle_consumers
 from coordinator_tasks.service.nodes import fleet, growth_store
+from coordinator_tasks.service.nodes.cluster import ClusterObservation, observe_cluster
 from coordinator_tasks.service.plan import plans_to_approve, transitions
 from coordinator_tasks.service.plan.plans_to_approve import ASK_AGAIN_S
 from coordinator_tasks.service.run import upkeep
@@ -52,7 +54,8 @@ class Findings:
     """The result: due topics, consumers to launch and their fleets, questions to people (approvals as well), lines for
     the log, and the audit.
 
-    `writable`: a step of some due topic can be written now. `growing`: fleets with limits of growth.
+    `writable`: a step of some due topic can be written now. `growing`: fleets with limits of growth. `seen`: what the
+    findings rely on.
     """
 
     due: tuple[str, ...] = ()
@@ -64,6 +67,7 @@ class Findings:
     lines: list[str] = field(default_factory=list)
     audited: Audit = field(default_factory=Audit)
     growing: tuple[str, ...] = ()
+    seen: ClusterObservation | None = None
 
 
 def reconcile(c: Coordinator) -> Findings:
@@ -71,13 +75,15 @@ def reconcile(c: Coordinator) -> Findings:
 
     An unreadable part is logged, and does not stop the others. Raises the `Unavailable` errors.
     """
-    managed = transitions.topics(c)
-    unowned = overview.unowned(c)  # partitions that the upkeep finds in Kafka now wait for the next plan first
-    lines = list(upkeep.upkeep(c, managed, told=pauses_told(c.paths.cluster)))
-    needs = transitions.due(c, managed)
+    kept = upkeep.upkeep(c, transitions.topics(c), told=pauses_told(c.paths.cluster))
+    lines = list(kept.lines)
+    seen = observe_cluster(c)  # after the last write of the upkeep: everything below is decided on this observation
+    managed = seen.topics.managed
+    unowned = overview.unowned_of(c, [_without(view, kept.created) for view in seen.views.values()], seen.before)
+    needs = transitions.due(c, managed, seen)
     due, writable = tuple(needs), any(need.outcome is TopicOutcome.WRITTEN for need in needs.values())
     lines.extend(f"{topic} is due" for topic in due)
-    lines += lag_moments.keep(c, managed)
+    lines += lag_moments.keep(c, managed, seen)
     lines += idle_consumers.give_up(c, managed)
     missing, fleets, said = _missing(c)
     lines.extend(said)
@@ -87,7 +93,7 @@ def reconcile(c: Coordinator) -> Findings:
         lines.extend(f"{topic}: nobody reads {said}: {why}" for why, said in by_reason(partitions))
     flapping = tuple(one for one in questions_of_flapping(c, managed) if one.topic not in unowned)
     lines.extend(f"{one.topic} flaps: {one.sentence}" for one in flapping)
-    audited = audit.audit(c, managed, always=False)
+    audited = audit.audit(c, always=False, seen=seen)
     lines += _told(audited)
     found = (  # the gravest first
         *questions_of_audit(c, audited),
@@ -100,13 +106,19 @@ def reconcile(c: Coordinator) -> Findings:
     asked = in_turn(found, now)
     if more := len(found) - len(asked):
         lines.append(f"{counted(more, 'further question')} {agreed(more, 'waits for its', 'wait for their')} turn")
-    waiting = [one for one in plans_to_approve.waiting(c, managed).values() if not one.answered]
+    waiting = [one for one in plans_to_approve.waiting(c, managed, seen).values() if not one.answered]
     lines.extend(f"{one.topic}: {one.why}" for one in waiting)
     day = int(now // ASK_AGAIN_S)
     approvals = [
         PlanToApprove(one.topic, one.digest, f"approve__{one.topic[:60]}__{one.digest}__{day}") for one in waiting
     ]
-    return Findings(due, writable, missing, fleets, asked, in_turn(approvals, now), lines, audited, growing)
+    return Findings(due, writable, missing, fleets, asked, in_turn(approvals, now), lines, audited, growing, seen)
+
+
+def _without(view: TopicView, created: Mapping[str, tuple[int, ...]]) -> TopicView:
+    """Return the topic without the partitions that the upkeep has just found in Kafka: they wait for a plan first."""
+    fresh = set(created.get(view.topic, ()))
+    return replace(view, partitions=tuple(p for p in view.partitions if p not in fresh)) if fresh else view
 
 
 def _told(audited: Audit) -> list[str]:

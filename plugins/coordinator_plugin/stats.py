@@ -19,6 +19,7 @@ from coordinator_tasks.core.measure.lag_moments import group_statuses
 from coordinator_tasks.core.model import Pauses, State
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets.autoscale import last_decisions
+from coordinator_tasks.service.nodes.cluster import ClusterObservation
 from coordinator_tasks.service.plan.pauses import Told
 from coordinator_tasks.service.plan.transitions import TopicReport
 from coordinator_tasks.service.watch import lag_moments, overview
@@ -30,6 +31,7 @@ from coordinator_tasks.service.watch.topic_metrics import (
     TopicFigures,
     TopicLag,
     figures,
+    figures_of,
     lags,
 )
 
@@ -75,15 +77,17 @@ def _tell_pauses(cluster: str, topic: str, found: Pauses) -> None:
         _timing("unmoved_stall", found.unmoved.longest_s, cluster, topic=topic)
 
 
-def tell_figures(c: Coordinator, passed_s: Callable[[], float]) -> None:
+def tell_figures(c: Coordinator, passed_s: Callable[[], float], observed: ClusterObservation | None = None) -> None:
     """Send the cluster's figures: topics, groups, consumers, and growth. Raises the `Unavailable` kinds.
 
-    `passed_s`: seconds since the last report, called only if partitions have no owner.
+    `passed_s`: seconds since the last report, called only if partitions have no owner. `observed`: an existing
+    observation; its topics count as stored, without Kafka's descriptions.
     """
     if not are_on():
         return
-    cluster, seen = c.paths.cluster, overview.look(c)
-    behind, told = lags(seen), figures(c, look=lambda: seen.world)[:MAX_TOPICS]
+    cluster, seen = c.paths.cluster, overview.look(c, observed)
+    every = figures(c, look=lambda: seen.world) if observed is None else figures_of(c, observed.topics, seen.world)
+    behind, told = lags(seen), every[:MAX_TOPICS]
     since_s = passed_s() if any(one.unowned for one in told) else 0.0
     for one in told:
         nobody_reads = one.removed and not one.owners  # A gauge that is not sent keeps its last value.

@@ -56,7 +56,7 @@ class ReconcileOperator(ClusterOperator):
         with self.coordinator() as coordinator:
             findings = reconcile(coordinator)
             try:
-                tell_figures(coordinator, partial(passed_s, context))
+                tell_figures(coordinator, partial(passed_s, context), findings.seen)
             except NoAccess as error:  # the runs are more than the figures
                 findings.lines.append(f"the figures are not sent: {error}")
             tell_audit(coordinator.paths.cluster, findings.audited)

@@ -36,7 +36,7 @@ TASKS: dict[str, Call] = {
     "settle": lambda c, actor: transitions.settle(c, transitions.topics(c), actor),
     "step": lambda c, actor: transitions.step(c, transitions.topics(c), actor),
     "chores": lambda c, _: [
-        *upkeep.upkeep(c, transitions.topics(c)),
+        *upkeep.upkeep(c, transitions.topics(c)).lines,
         refused_connections.note(c, c.discovery.members()),
     ],
 }

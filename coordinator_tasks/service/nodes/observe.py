@@ -55,7 +55,7 @@ class Observation:
     """An observation: the world without a topic's own parts, and consumer → incarnations with partitions.
 
     `owned`: topic → consumer → number of partitions; `of_all`: the same over all topics. `committed`: topic → the
-    group's offsets. `together`: the joint plan of all topics.
+    group's offsets. `together`: the joint plan of all topics. `asked_at`: when the consumers were asked.
     """
 
     world: World
@@ -64,6 +64,7 @@ class Observation:
     of_all: Mapping[str, int]
     committed: Mapping[str, Offsets] = field(default_factory=dict)
     together: Together | None = None
+    asked_at: float = 0.0
 
     def world_of(self, topic: str) -> World:
         """The world for one topic: with its group's offsets, and every consumer's load from the other topics.
@@ -112,7 +113,13 @@ def snapshot(c: Coordinator, nodes: Mapping[str, TopicNode], *, note: bool = Tru
     of_all = Counter[str]()
     for counts in owned.values():
         of_all.update(counts)
-    return Observation(note_absences(c, world, holders, asked_at) if note else world, holders, owned, of_all)
+    seen = Observation(world, holders, owned, of_all, asked_at=asked_at)
+    return noted(c, seen) if note else seen
+
+
+def noted(c: Coordinator, seen: Observation) -> Observation:
+    """Write the notes of an observation; return the observation with the notes."""
+    return replace(seen, world=note_absences(c, seen.world, seen.holders, seen.asked_at))
 
 
 def known(

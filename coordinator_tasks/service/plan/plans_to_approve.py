@@ -8,6 +8,7 @@ from coordinator_tasks.core.machine.what_if import SiteChange
 from coordinator_tasks.core.model import Approval, TopicConfig
 from coordinator_tasks.core.names import check_words
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes.cluster import ClusterObservation
 from coordinator_tasks.service.nodes.topics import change_config, configuration
 from coordinator_tasks.service.plan import preview, transitions
 
@@ -28,10 +29,13 @@ class WaitingPlan:
     answered: bool = False
 
 
-def waiting(c: Coordinator, topics: Collection[str]) -> dict[str, WaitingPlan]:
-    """Topic → plan waiting for approval, for the given topics. Writes nothing. Raises the `Unavailable` kinds."""
+def waiting(c: Coordinator, topics: Collection[str], seen: ClusterObservation | None = None) -> dict[str, WaitingPlan]:
+    """Topic → plan waiting for approval, for the given topics. Writes nothing. Raises the `Unavailable` kinds.
+
+    `seen`: an existing observation.
+    """
     found: dict[str, WaitingPlan] = {}
-    for report in transitions.preview(c, topics) if c.budget.is_set and topics else ():
+    for report in transitions.preview(c, topics, seen) if c.budget.is_set and topics else ():
         if report.approval:
             answer = configuration(c, report.topic).approval
             answered = answer is not None and answer.digest == report.approval

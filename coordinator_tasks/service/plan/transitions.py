@@ -26,6 +26,7 @@ from coordinator_tasks.core.protocol.znodes import children, compare_and_set
 from coordinator_tasks.logs import about
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import observe, store
+from coordinator_tasks.service.nodes.cluster import ClusterObservation
 from coordinator_tasks.service.nodes.observe import Observation
 from coordinator_tasks.service.nodes.store import Stored
 from coordinator_tasks.service.nodes.topics import not_removed
@@ -120,14 +121,17 @@ def step(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicRepo
     return _Run(c, names, actor, ALL_STEPS, patient=False).run()
 
 
-def preview(c: Coordinator, names: Collection[str]) -> list[TopicReport]:
-    """Return the reports of `plan` now, or after its approval. Writes nothing, not even notes, and does not wait."""
+def preview(c: Coordinator, names: Collection[str], seen: ClusterObservation | None = None) -> list[TopicReport]:
+    """Return the reports of `plan` now, or after its approval. Writes nothing, not even notes, and does not wait.
+
+    `seen`: an existing observation.
+    """
 
     def show(stored: Stored, snapshot: Observation) -> TopicReport:
         report, world = _report(stored, _judged(c, stored, snapshot, ALL_STEPS)), snapshot.world
         return replace(report, failing=failing(stored.view, world), unread=unread(stored.view, world, c.policy))
 
-    return _each(c, names, show, planning=True, note=False)
+    return _each(c, names, show, planning=True, note=False, seen=seen)
 
 
 def explain(c: Coordinator, topic: str) -> Explanation:
@@ -201,10 +205,10 @@ def _seek(
     return machine.seek(view, snapshot.world_of(view.topic), c.policy, actor, offsets, plan)
 
 
-def due(c: Coordinator, names: Collection[str] = ()) -> Mapping[str, Need]:
+def due(c: Coordinator, names: Collection[str] = (), seen: ClusterObservation | None = None) -> Mapping[str, Need]:
     """Return the topics among `names` (empty = all) that need a run: a write is due, or an event is awaited.
 
-    An absent owner is awaited as well: no event tells its end or its time-out.
+    An absent owner is awaited as well: no event tells its end or its time-out. `seen`: an existing observation.
     """
     found: dict[str, Need] = {}
 
@@ -221,7 +225,7 @@ def due(c: Coordinator, names: Collection[str] = ()) -> Mapping[str, Need]:
                 found[report.topic] = Need(TopicOutcome.WAITING, in_s)
         return report
 
-    _each(c, names or topics(c), show, planning=True)
+    _each(c, names or (topics(c) if seen is None else seen.topics.managed), show, planning=True, seen=seen)
     return found
 
 
@@ -320,29 +324,36 @@ def _each(
     note: bool = True,
     looks: int = MAX_LOOKS,
     alone: bool = False,
+    seen: ClusterObservation | None = None,
 ) -> list[TopicReport]:
     """Load every topic, observe the world once, act on each topic; a problem with a topic is only in its own report.
 
     A topic changed meanwhile by a plan is looked at again, up to `looks` times; 0 = writes are guarded anyhow. `alone`
-    = no plan is written or shown, so the topics beside `names` need not be read.
+    = no plan is written or shown, so the topics beside `names` need not be read. `seen`: an existing observation, for
+    the first look.
     """
     again: list[str] = []
-    found = store.load_topics(c.zk, c.paths, names, others=not alone)
+    found = seen.topics if seen is not None else store.load_topics(c.zk, c.paths, names, others=not alone)
     reports = [
         TopicReport(name, State.INITIAL, State.INITIAL, TopicOutcome.HELD, str(error))
         for name, error in found.unread.items()
         if name in names
     ]
     mine = [stored for name, stored in found.stored.items() if name in names]
-    try:
-        snapshot = observe.snapshot(c, found.nodes, note=note)
-    except DiscoveryUnavailable as error:
-        return sorted(reports + [_held(stored, error) for stored in mine], key=lambda r: r.topic)
-    views = {view.topic: view for view in observe.describe(c, found.views)}
-    asked = [
-        view for view in views.values() if (planning and view.topic in names) or view.node is None or view.state is None
-    ]
-    snapshot = replace(snapshot, committed=observe.committed(c, asked))
+    if seen is not None:
+        snapshot, views = seen.snapshot, seen.views
+    else:
+        try:
+            snapshot = observe.snapshot(c, found.nodes, note=note)
+        except DiscoveryUnavailable as error:
+            return sorted(reports + [_held(stored, error) for stored in mine], key=lambda r: r.topic)
+        views = {view.topic: view for view in observe.describe(c, found.views)}
+        asked = [
+            view
+            for view in views.values()
+            if (planning and view.topic in names) or view.node is None or view.state is None
+        ]
+        snapshot = replace(snapshot, committed=observe.committed(c, asked))
     if not alone:
         snapshot = _together(c, snapshot, list(views.values()), found.unread)
     for stored in mine:

@@ -76,7 +76,7 @@ class _Chores:
         prune = now >= self.prune_at
         managed = transitions.topics(c)
         lines = [
-            *upkeep.upkeep(c, managed, prune=prune),
+            *upkeep.upkeep(c, managed, prune=prune).lines,
             *idle_consumers.give_up(c, managed),
             *lag_moments.keep(c, managed),
         ]

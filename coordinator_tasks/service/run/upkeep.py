@@ -1,6 +1,7 @@
 """The periodic work beside the transitions, for the plain loop and for Airflow's `reconcile`."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from coordinator_tasks.core.errors import KafkaUnavailable, LookAgain, NoAccess, Refused
@@ -8,22 +9,36 @@ from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets import redeployment, upgrades
 from coordinator_tasks.service.nodes import directives, history, topics
+from coordinator_tasks.service.nodes.topics import Refreshed
 from coordinator_tasks.service.plan import pauses
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """A line for each result or problem, and topic → new partitions."""
+
+    lines: tuple[str, ...]
+    created: Mapping[str, tuple[int, ...]]
 
 
 def upkeep(
     c: Coordinator, managed: Sequence[str], *, prune: bool = True, told: pauses.Told = lambda *_: None
-) -> Iterator[str]:
+) -> Upkeep:
     """Do the regular upkeep: partition lists, readmissions, redeployments, upgrades, pauses, histories.
 
-    Yields a line for each result or problem. `told` gets the measured pauses.
+    `told` gets the measured pauses.
 
     An unreadable node does not stop the others. `prune` False = leave the histories, whose lists are long, for another
     call. Raises `StoreUnavailable` and `DiscoveryUnavailable`.
     """
-    yield from _refresh(c, managed)
-    yield from readmit(c)
+    refreshed, problems = _refresh(c, managed)
+    lines = [*problems, *_told(refreshed), *readmit(c)]
     pauses.complete(c, managed, told)
+    lines += _continue_and_prune(c, managed, prune=prune)
+    return Upkeep(tuple(lines), {one.topic: one.created for one in refreshed if one.created})
+
+
+def _continue_and_prune(c: Coordinator, managed: Sequence[str], *, prune: bool) -> Iterator[str]:
     yield from redeploy(c)
     yield from upgrade(c)
     if prune:
@@ -42,17 +57,20 @@ def _pruned(of: str, prune: Callable[[], int]) -> Iterator[str]:
         yield f"{of}: old records pruned: {count}"
 
 
-def _refresh(c: Coordinator, managed: Sequence[str]) -> Iterator[str]:
-    if not managed:
-        return
+def _refresh(c: Coordinator, managed: Sequence[str]) -> tuple[Sequence[Refreshed], list[str]]:
+    """Return the result of each topic, and the problem that all topics have."""
     try:
-        for refreshed in topics.refresh_partitions(c, managed):
-            if refreshed.problem:
-                yield refreshed.problem
-            elif refreshed.created:
-                yield f"{refreshed.topic} has {len(refreshed.created)} new partitions"
+        return topics.refresh_partitions(c, managed) if managed else (), []
     except (KafkaUnavailable, Refused) as error:
-        yield f"the partition lists stay as they are: {error}"
+        return (), [f"the partition lists stay as they are: {error}"]
+
+
+def _told(refreshed: Sequence[Refreshed]) -> Iterator[str]:
+    for one in refreshed:
+        if one.problem:
+            yield one.problem
+        elif one.created:
+            yield f"{one.topic} has {len(one.created)} new partitions"
 
 
 def readmit(c: Coordinator) -> Iterator[str]:

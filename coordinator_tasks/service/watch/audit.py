@@ -1,19 +1,22 @@
 """The ownership audit of a running cluster: two looks for `core.machine.audit`. Writes nothing."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from coordinator_tasks import __version__
 from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, NoAccess
 from coordinator_tasks.core.machine import audit as rules
 from coordinator_tasks.core.machine.audit import Committer, Finding, FindingKind, Trace
-from coordinator_tasks.core.machine.world import TopicView
+from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import Committed
 from coordinator_tasks.core.text.partition_text import counted
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import observe, store
+from coordinator_tasks.service.nodes.cluster import ClusterObservation
 from coordinator_tasks.service.nodes.fleet import CODE, fleets
+from coordinator_tasks.service.nodes.observe import Offsets
+from coordinator_tasks.service.nodes.store import StoredTopics
 from coordinator_tasks.service.watch.group_commits import SILENT_S
 from coordinator_tasks.service.watch.silent_kafka import silenced
 
@@ -57,13 +60,22 @@ class AuditLook:
         return [topic for topic, found in self.traces.items() if rules.suspicious(found)]
 
 
-def audit(c: Coordinator, names: Collection[str] = (), *, between_s: float = BETWEEN_S, always: bool = True) -> Audit:
+def audit(
+    c: Coordinator,
+    names: Collection[str] = (),
+    *,
+    between_s: float = BETWEEN_S,
+    always: bool = True,
+    seen: ClusterObservation | None = None,
+) -> Audit:
     """Audit these topics (empty = all). A second look comes after `between_s`, with `always` False only if needed.
+
+    `seen`: an existing observation of all topics, as the first look; a second look observes anew.
 
     An unreadable topic, group or consumer does not stop the audit of the others. Raises `StoreUnavailable` and
     `DiscoveryUnavailable`.
     """
-    first = look(c, names)
+    first = look(c, names) if seen is None else _look_at(c, seen)
     again = list(first.traces) if always else first.doubtful
     if not again:
         return compared(first)
@@ -87,23 +99,48 @@ def compared(first: AuditLook, second: AuditLook | None = None, between_s: float
 def look(c: Coordinator, names: Collection[str] = ()) -> AuditLook:
     """Look once at these topics (empty = all), without removed topics. Raises as `audit`."""
     stored = store.load_topics(c.zk, c.paths, names, others=not names)
-    found = AuditLook(problems=[f"{name} is not audited: {error.told}" for name, error in stored.unread.items()])
-    views = [view for view in stored.views if not view.config.removed]  # removed topics should have no owners
-    snapshot = observe.snapshot(c, stored.nodes, note=False)
-    try:
-        found.findings = rules.old_code(snapshot.world.members, fleets(c), __version__, CODE)
-    except NoAccess as error:
-        found.problems.append(f"old code is not looked for: {error.told}")
-    found.problems += [f"{consumer}: {problem}" for consumer, problem in sorted(snapshot.world.unclear.items())]
+    found, views = _begun(stored), _audited(stored.views)
+    world = observe.snapshot(c, stored.nodes, note=False).world
     silent = list[KafkaUnavailable]()
     views = observe.describe(c, views, silent)
     c = silenced(c, silent[0]) if silent else c
-    offsets, subscribers = _offsets(c, views, found), _subscribers(c, views, found)
+    return _traced(c, found, views, world, _offsets(c, views, found))
+
+
+def _look_at(c: Coordinator, seen: ClusterObservation) -> AuditLook:
+    """Look at what was observed."""
+    found, views = _begun(seen.topics), _audited(seen.views.values())
+    offsets = _readable({view.topic: seen.snapshot.committed[view.topic] for view in views}, found)
+    c = silenced(c, seen.silent) if seen.silent is not None else c
+    return _traced(c, found, views, seen.stored_world, offsets)
+
+
+def _begun(stored: StoredTopics) -> AuditLook:
+    return AuditLook(problems=[f"{name} is not audited: {error.told}" for name, error in stored.unread.items()])
+
+
+def _audited(views: Iterable[TopicView]) -> list[TopicView]:
+    """Return the topics that should have owners."""
+    return [view for view in views if not view.config.removed]
+
+
+def _traced(
+    c: Coordinator,
+    found: AuditLook,
+    views: Collection[TopicView],
+    world: World,
+    offsets: Mapping[str, Mapping[int, Committed]],
+) -> AuditLook:
+    try:
+        found.findings = rules.old_code(world.members, fleets(c), __version__, CODE)
+    except NoAccess as error:
+        found.problems.append(f"old code is not looked for: {error.told}")
+    found.problems += [f"{consumer}: {problem}" for consumer, problem in sorted(world.unclear.items())]
+    subscribers = _subscribers(c, views, found)
     for view in views:
         known = offsets.get(view.topic)
-        world = replace(snapshot.world, committed=known)
         who = subscribers.get(view.config.group_id, ())
-        found.traces[view.topic] = rules.traces(view, world, c.policy, c.paths.cluster, who)
+        found.traces[view.topic] = rules.traces(view, replace(world, committed=known), c.policy, c.paths.cluster, who)
         if known is not None:
             found.committed[view.topic] = known
     return found
@@ -111,12 +148,17 @@ def look(c: Coordinator, names: Collection[str] = ()) -> AuditLook:
 
 def _offsets(c: Coordinator, views: Collection[TopicView], told: AuditLook) -> dict[str, Mapping[int, Committed]]:
     """Return topic → committed offsets; without an answer the topic is audited without offsets."""
-    found: dict[str, Mapping[int, Committed]] = {}
     try:
         answers = observe.committed(c, views)
     except CoordinatorError as error:
         told.problems.append(f"the committed offsets are not audited: {error.told}")
-        return found
+        return {}
+    return _readable(answers, told)
+
+
+def _readable(answers: Mapping[str, Offsets], told: AuditLook) -> dict[str, Mapping[int, Committed]]:
+    """Return the known offsets; the others are named as problems."""
+    found: dict[str, Mapping[int, Committed]] = {}
     for topic, answer in answers.items():
         if isinstance(answer, Mapping):
             found[topic] = answer

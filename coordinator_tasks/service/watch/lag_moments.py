@@ -25,13 +25,17 @@ from coordinator_tasks.core.model import ConsumerStatus
 from coordinator_tasks.core.protocol.znodes import find_many, put, written
 from coordinator_tasks.core.text.json_fields import MAX_BYTES
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes.cluster import ClusterObservation
 from coordinator_tasks.service.nodes.observe import load_claims, load_members
 from coordinator_tasks.service.watch.group_commits import commits
-from coordinator_tasks.service.watch.topic_metrics import figures
+from coordinator_tasks.service.watch.topic_metrics import figures, figures_of
 
 
-def keep(c: Coordinator, managed: Collection[str]) -> Iterator[str]:
-    """Write this minute's sample unless present; yield a line per problem. Raises the `Unavailable` kinds."""
+def keep(c: Coordinator, managed: Collection[str], observed: ClusterObservation | None = None) -> Iterator[str]:
+    """Write this minute's sample unless present; yield a line per problem. Raises the `Unavailable` kinds.
+
+    `observed`: an existing observation of the managed topics.
+    """
     now = c.clock.now()
     if read(c, now, 0):
         return  # called more than once a minute: the other samples are not needed
@@ -43,9 +47,10 @@ def keep(c: Coordinator, managed: Collection[str]) -> Iterator[str]:
         return
     there = c.zk.find(path)
     unknown: dict[str, str] = {}
-    seen = list(commits(c, figures(c, managed), unknown))
+    topics = figures(c, managed) if observed is None else figures_of(c, observed.topics)
+    seen = list(commits(c, topics, unknown))
     before = tracks(past)
-    raw = encode_lag_moment(judged(now, seen, before, _told(c, stand(seen, before))))
+    raw = encode_lag_moment(judged(now, seen, before, _told(c, stand(seen, before), observed)))
     yield from (f"the lag of group {group} is not known: {why}" for group, why in unknown.items())
     if len(raw) > MAX_BYTES:
         yield f"the lags of this minute are not kept: they take {len(raw)} bytes, and a node has at most {MAX_BYTES}"
@@ -80,14 +85,19 @@ def newest(c: Coordinator) -> LagMoment | None:
     return next((one for one in reversed(read(c, now, 3)) if one.at > now - FRESH_S), None)
 
 
-def _told(c: Coordinator, standing: Collection[PartitionMoment]) -> set[tuple[str, int]]:
-    """Return the given partitions that their owner reports as running; only owners are asked."""
+def _told(
+    c: Coordinator, standing: Collection[PartitionMoment], observed: ClusterObservation | None
+) -> set[tuple[str, int]]:
+    """Return the given partitions that their owner reports as running; only owners are asked, and each once."""
     unclear: dict[str, str] = {}
     owners = sorted({one.owner for one in standing if one.owner})
     if not owners:
         return set()
-    members, claims = load_members(c, unclear), load_claims(c, owners, unclear)
-    answers = c.statuses.ask(interfaces(owners, members, claims))
+    if observed is not None:
+        answers = observed.snapshot.world.answers
+    else:
+        members, claims = load_members(c, unclear), load_claims(c, owners, unclear)
+        answers = c.statuses.ask(interfaces(owners, members, claims))
     running = {
         (who, topic, partition)
         for who, answer in answers.items()

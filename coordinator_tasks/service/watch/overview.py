@@ -39,6 +39,7 @@ from coordinator_tasks.core.text.partition_text import agreed, because, named, s
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets import redeployment, upgrades
 from coordinator_tasks.service.nodes import observe, store, upgrade_store
+from coordinator_tasks.service.nodes.cluster import ClusterObservation
 from coordinator_tasks.service.nodes.fleet import CODE, fleets, why_not_launched
 from coordinator_tasks.service.nodes.observe import (
     holders_of,
@@ -302,13 +303,16 @@ def unowned(c: Coordinator, problems: dict[str, CoordinatorError] | None = None)
     if problems is not None:
         problems |= stored.unread
     world = observe.snapshot(c, stored.nodes, note=False).world
-    found: dict[str, Mapping[int, str]] = {
-        view.topic: unread(view, world, c.policy) for view in observe.describe(c, stored.views)
-    }
+    return unowned_of(c, observe.describe(c, stored.views), world)
+
+
+def unowned_of(c: Coordinator, views: Collection[TopicView], world: World) -> dict[str, Mapping[int, str]]:
+    """Return `unowned` of these topics, with Kafka's descriptions, in a world observed after they were read."""
+    found: dict[str, Mapping[int, str]] = {view.topic: unread(view, world, c.policy) for view in views}
     found = {topic: partitions for topic, partitions in found.items() if partitions}
-    starts = fleet_starts(c) if found else ()
+    starts, ownerless = fleet_starts(c) if found else (), {view.topic: unowned_in(view) for view in views}
     return {
-        topic: _with_starts(partitions, unowned_in(stored.stored[topic].view), starts_of(topic, starts))
+        topic: _with_starts(partitions, ownerless[topic], starts_of(topic, starts))
         for topic, partitions in found.items()
     }
 
@@ -376,11 +380,17 @@ class ClusterLook:
     kept: Mapping[str, str] = field(default_factory=dict)
 
 
-def look(c: Coordinator) -> ClusterLook:
-    """Read all nodes, and ask each consumer's interface once. Raises the `Unavailable` kinds."""
-    nodes, unclear = store.load_nodes(c.zk, c.paths, transitions.topics(c)), dict[str, str]()
-    directives = load_directives(c, unclear)
-    members = load_members(c, unclear)
+def look(c: Coordinator, seen: ClusterObservation | None = None) -> ClusterLook:
+    """Read all nodes, and ask each consumer's interface once. Raises the `Unavailable` kinds.
+
+    `seen`: an existing observation; only the consumers beside it are read and asked.
+    """
+    if seen is not None:
+        nodes, world = seen.topics.nodes, seen.stored_world
+        unclear, directives, members = dict(world.unclear), world.directives, world.members
+    else:
+        nodes, unclear = store.load_nodes(c.zk, c.paths, transitions.topics(c)), dict[str, str]()
+        directives, members, world = load_directives(c, unclear), load_members(c, unclear), World(0.0)
     held = {consumer: max(granted) for consumer, granted in holders_of(nodes).items()}
     every = fleets(c)
     wanted = {consumer: why_not_launched(c, fleet) for fleet in every for consumer in fleet.consumers}
@@ -390,9 +400,12 @@ def look(c: Coordinator) -> ClusterLook:
         if d.isolation is not None or d.draining is not None or d.restart is not None
     }
     everybody = sorted(members.keys() | held.keys() | wanted.keys() | asked_of | unclear.keys())
-    claims = load_claims(c, everybody, unclear)
-    answers = c.statuses.ask(interfaces(everybody, members, claims), known(nodes, members, claims))
+    asked = members.keys() | seen.snapshot.holders.keys() if seen is not None else set[str]()
+    beside = [one for one in everybody if one not in asked]
+    claims = {**world.claims, **load_claims(c, beside, unclear)}
+    answers = c.statuses.ask(interfaces(beside, members, claims), known(nodes, members, claims))
     unclear |= unasked(answers)
+    answers = {**world.answers, **answers}
     world = World(c.clock.now(), members, claims, directives, answers, unclear=unclear)
     return ClusterLook(nodes, world, tuple(everybody), held, wanted, dict(_kept(c, every, nodes)))
 

@@ -10,6 +10,7 @@ from coordinator_tasks.core.measure.lag import furthest_s
 from coordinator_tasks.core.model import RunningPartition, State, topic_status
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import store
+from coordinator_tasks.service.nodes.store import StoredTopics
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.watch.overview import ClusterLook
 
@@ -81,6 +82,13 @@ def figures(c: Coordinator, names: Collection[str] = (), look: Callable[[], Worl
     views = {name: _loaded(c, name) for name in sorted(set(names or transitions.topics(c)))}
     world = look() if look is not None else None
     return [_of_topic(c, name, view, world) for name, view in views.items()]
+
+
+def figures_of(c: Coordinator, topics: StoredTopics, world: World | None = None) -> list[TopicFigures]:
+    """Return the figures of topics that were read already. `world` as observed afterwards."""
+    views: dict[str, TopicView | str] = {name: error.told for name, error in topics.unread.items()}
+    views |= {view.topic: view for view in topics.views}
+    return [_of_topic(c, name, view, world) for name, view in sorted(views.items())]
 
 
 def _loaded(c: Coordinator, name: str) -> TopicView | str:

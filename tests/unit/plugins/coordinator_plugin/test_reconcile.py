@@ -2,14 +2,19 @@
 
 from dataclasses import replace
 
+import pytest
+from coordinator_plugin import stats
 from coordinator_plugin.reconcile import MAX_TOLD, reconcile, runs
 
+from coordinator_tasks.core.codecs.member_codec import encode_claim
 from coordinator_tasks.core.fleet.growth import Limits
-from coordinator_tasks.core.model import Fleet
-from coordinator_tasks.core.ports import SetData
+from coordinator_tasks.core.model import Ending, Fleet, IdClaim
+from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service.fleets import autoscale
 from coordinator_tasks.service.nodes import directives, fleet, topics
 from tests.fakes.cluster import PERSON, Cluster
+from tests.fakes.counted import counted
+from tests.world.site import stable_site
 
 
 def test_reconcile_finds_due_topics_and_missing_consumers_and_lets_running_runs_be(shop: Cluster) -> None:
@@ -95,3 +100,45 @@ def test_only_a_fleet_with_limits_of_growth_gets_a_run_of_autoscale_and_one_at_a
     assert runs(findings, dag_ids, active_rebalances=0, active_autoscales=1) == []
     autoscale.end_growth(c, "app")
     assert runs(reconcile(c), dag_ids, active_rebalances=0) == []
+
+
+def test_an_idle_reconcile_with_its_figures_asks_each_consumer_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stats, "are_on", lambda: True)
+    monkeypatch.setattr(stats, "_send", lambda *_: None)
+    site = stable_site("a", "b", "c", names=("clicks", "orders"))
+    site.clock.advance(3_600)  # no pause is measured any more
+    fleet.set_fleet(site.coordinator, Fleet("app", "app.py", ("a", "b", "c", "d")))
+    site.server.connect().transact(
+        [Create(site.paths.id("d"), encode_claim(IdClaim("d", 1, ended={1: Ending.LEFT}, address="http://d:1")))]
+    )
+    c, requests = counted(site.coordinator)
+    findings = reconcile(c)
+    assert requests.polls == [("a", "b", "c")]
+    stats.tell_figures(c, lambda: 60.0, findings.seen)
+    assert requests.polls[1:] == [("d",)], "only the consumer that has not been asked yet"
+    assert max(requests.nodes[c.paths.topic(name)] for name in ("clicks", "orders")) == 1
+
+
+def test_partitions_that_this_reconcile_has_found_are_not_told_as_unowned() -> None:
+    site = stable_site("a")
+    site.kafka.add_partitions("orders", 2)
+    findings = reconcile(site.coordinator)
+    assert findings.due == ("orders",)
+    assert not [line for line in findings.lines if "nobody reads" in line]
+    assert [line for line in reconcile(site.coordinator).lines if "nobody reads" in line], "no plan came"
+
+
+def test_the_figures_of_an_observation_count_a_recreated_topic_as_a_look_of_their_own_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stats, "are_on", lambda: True)
+    sent: list[tuple[object, ...]] = []
+    monkeypatch.setattr(stats, "_tell_topic", lambda _cluster, one, behind: sent.append((one, behind)))
+    site = stable_site("a", "b")
+    site.kafka.create_topic("orders", 4)
+    site.processes["a"].running["orders"].clear()
+    observed = reconcile(site.coordinator).seen
+    assert observed is not None
+    stats.tell_figures(site.coordinator, lambda: 0.0)
+    stats.tell_figures(site.coordinator, lambda: 0.0, observed)
+    assert sent[0] == sent[1]

@@ -356,7 +356,7 @@ def test_a_fleet_is_replaced_one_consumer_after_the_other(site: Shop) -> None:
 
 def test_any_call_continues_what_another_one_began(site: Shop) -> None:
     redeployment.redeploy(site.coordinator, APP, by="ada", why="")
-    lines = list(upkeep.upkeep(site.coordinator, ["orders"]))
+    lines = list(upkeep.upkeep(site.coordinator, ["orders"]).lines)
     assert lines == ["a gives its partitions away and ends, to be launched again as the fleet billing says now"]
     draining = directives.read_directive(site.coordinator, "a").draining
     assert (draining.by, draining.why, draining.incarnation) == (APP, "redeployment", 0)

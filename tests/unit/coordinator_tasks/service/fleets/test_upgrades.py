@@ -1014,5 +1014,5 @@ def test_upkeep_continues_an_upgrade(site: UpgradingSite) -> None:
     to_v2(site)
     site.turn()
     site.clock.advance(60.0)
-    lines = list(upkeep.upkeep(site.coordinator, ["orders"]))
+    lines = list(upkeep.upkeep(site.coordinator, ["orders"]).lines)
     assert "upgrade of billing to v2: step 1 of 3 (5 %): 1 partition for v2" in [*site.said, *lines]

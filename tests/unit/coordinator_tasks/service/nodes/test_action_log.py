@@ -137,7 +137,7 @@ def test_the_records_are_pruned_and_are_no_history_of_a_topic(shop: Shop) -> Non
     assert history.recorded(shop.coordinator) == ["orders"]
     assert history.prune_asked(shop.coordinator, keep=1) == 1
     assert [one.action for one in action_log.asked(shop.coordinator)] == ["unfreeze"]
-    assert not list(upkeep.upkeep(shop.coordinator, ["orders"]))
+    assert not list(upkeep.upkeep(shop.coordinator, ["orders"]).lines)
 
 
 def test_what_is_stored_is_read_again() -> None:

@@ -127,7 +127,7 @@ def test_what_is_new_is_told_once(site: Site) -> None:
 def test_the_upkeep_completes_what_a_dead_task_has_left(site: Site) -> None:
     told(site, "c", TAKEN)
     assert pauses_of(site) is None
-    assert list(upkeep.upkeep(site.coordinator, ["orders"])) == []
+    assert list(upkeep.upkeep(site.coordinator, ["orders"]).lines) == []
     found = pauses_of(site)
     assert found.missing == 0
 

@@ -469,7 +469,7 @@ def test_a_topic_that_kafka_does_not_let_us_describe_is_named_and_holds_up_no_ot
     site.settles()
     site.kafka.denied = {"payments"}
     site.kafka.add_partitions("orders", 2)
-    lines = list(upkeep.upkeep(site.coordinator, ["orders", "payments"]))
+    lines = list(upkeep.upkeep(site.coordinator, ["orders", "payments"]).lines)
     assert "orders has 2 new partitions" in lines
     said = "the partition list of topic payments stays as it is: Kafka does not let this user ask for topic 'payments'"
     assert [line for line in lines if line.startswith(said)]
@@ -481,7 +481,7 @@ def test_a_topic_that_kafka_does_not_let_us_describe_is_named_and_holds_up_no_ot
     assert len(site.node().assignments) == 6
     assert set(site.node().assignments.values()) == {"a"}
     site.kafka.denied = {"orders", "payments"}
-    (line,) = upkeep.upkeep(site.coordinator, ["orders", "payments"])
+    (line,) = upkeep.upkeep(site.coordinator, ["orders", "payments"]).lines
     assert line.startswith("the partition lists stay as they are: Kafka does not let this user ask for topic 'orders'")
     with pytest.raises(NoAccess):
         topics.described_topic(site.coordinator, "orders")
