@@ -89,7 +89,7 @@ final class RangesReader implements PartitionReader<InternalRow> {
             } else if (positions.isEmpty()) {
                 return false;
             } else {
-                fetch();
+                fetchOrTell();
             }
         }
     }
@@ -147,28 +147,18 @@ final class RangesReader implements PartitionReader<InternalRow> {
         }
     }
 
-    private void fetch() throws IOException {
+    private void fetchOrTell() throws IOException {
         try {
-            ConsumerRecords<byte[], byte[]> polled = client.consumer.poll(POLL);
-            for (TopicPartition key : polled.partitions()) {
-                fetched.add(polled.records(key));
-            }
-            if (polled.isEmpty()) {
-                passGaps();
-            }
-        } catch (OffsetOutOfRangeException error) {
-            for (TopicPartition key : error.offsetOutOfRangePartitions().keySet()) {
-                lookForLoss(key);
-            }
+            fetch();
         } catch (InterruptException error) {
             throw new InterruptedIOException("the task was ended");
-        } catch (AuthenticationException | RetriableException error) {
-            complaint = error;
-        } catch (ApiException error) {
-            throw refused(error.toString());
         } catch (KafkaException error) {
-            passDamaged(error);
+            throw refused(error.toString());
         }
+    }
+
+    private void fetch() throws IOException {
+        poll(List.copyOf(positions.keySet()));
         long now = System.nanoTime();
         if (!fetched.isEmpty() || positions.isEmpty()) {
             return;
@@ -183,41 +173,62 @@ final class RangesReader implements PartitionReader<InternalRow> {
         }
     }
 
+    /** Poll once for these partitions alone. */
+    private void poll(List<TopicPartition> asked) throws IOException {
+        try {
+            ConsumerRecords<byte[], byte[]> polled = client.consumer.poll(POLL);
+            for (TopicPartition key : polled.partitions()) {
+                fetched.add(polled.records(key));
+            }
+            if (polled.isEmpty()) {
+                passGaps(asked);
+            }
+        } catch (OffsetOutOfRangeException error) {
+            for (TopicPartition key : error.offsetOutOfRangePartitions().keySet()) {
+                lookForLoss(key);
+            }
+        } catch (AuthenticationException | RetriableException error) {
+            complaint = error;
+        } catch (ApiException | InterruptException error) {
+            throw error;
+        } catch (KafkaException error) { // records that the client cannot decode
+            complaint = error;
+            if (asked.size() == 1) {
+                passDamaged(asked.get(0), error);
+            } else {
+                pollApart(asked);
+            }
+        }
+    }
+
+    /** Records of one of the partitions are damaged: ask each alone to know which. */
+    private void pollApart(List<TopicPartition> asked) throws IOException {
+        for (TopicPartition key : asked) {
+            client.consumer.pause(asked);
+            client.consumer.resume(List.of(key));
+            poll(List.of(key));
+        }
+        client.consumer.resume(positions.keySet());
+    }
+
+    private void passDamaged(TopicPartition key, KafkaException error) throws IOException {
+        long offset = client.consumer.position(key, LOOKUP);
+        if (damaged.add(key)) {
+            report(key, "the records at offset " + offset + " are damaged (" + error.getMessage() + ")");
+        }
+        client.consumer.seek(key, offset + 1);
+        endAt(key, offset + 1);
+    }
+
     /** Positions move over control records and aborted records without a record. */
-    private void passGaps() {
-        for (TopicPartition key : List.copyOf(positions.keySet())) {
+    private void passGaps(List<TopicPartition> asked) {
+        for (TopicPartition key : asked) {
             endAt(key, client.consumer.position(key, LOOKUP));
         }
     }
 
     private Duration lookup() {
         return Duration.ofMillis(Math.min(LOOKUP.toMillis(), settings.progressTimeoutMs()));
-    }
-
-    /** One of the partitions has records that the client cannot decode: ask each alone to know which. */
-    private void passDamaged(KafkaException error) throws IOException {
-        List<TopicPartition> open = List.copyOf(positions.keySet());
-        for (TopicPartition key : open) {
-            client.consumer.pause(open);
-            client.consumer.resume(List.of(key));
-            try {
-                ConsumerRecords<byte[], byte[]> polled = client.consumer.poll(POLL);
-                if (!polled.isEmpty()) {
-                    fetched.add(polled.records(key));
-                }
-            } catch (RetriableException | AuthenticationException other) {
-                complaint = other;
-            } catch (KafkaException own) {
-                long offset = client.consumer.position(key, LOOKUP);
-                if (damaged.add(key)) {
-                    report(key, "the records at offset " + offset + " are damaged (" + own.getMessage() + ")");
-                }
-                client.consumer.seek(key, offset + 1);
-                endAt(key, offset + 1);
-            }
-        }
-        client.consumer.resume(positions.keySet());
-        complaint = error;
     }
 
     /** Nothing has come for a while: does the topic exist, and has a log been cut before a planned record? */
@@ -236,7 +247,7 @@ final class RangesReader implements PartitionReader<InternalRow> {
                 }
             }
         } catch (InterruptException error) {
-            throw new InterruptedIOException("the task was ended");
+            throw error;
         } catch (KafkaException error) {
             complaint = error;
         }
