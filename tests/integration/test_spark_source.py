@@ -254,6 +254,16 @@ def test_a_second_query_on_the_topic_is_refused_and_the_first_goes_on(stage: Sta
     assert first.isActive
 
 
+def test_a_query_that_the_source_refuses_keeps_no_later_one_out(stage: Stage) -> None:
+    topic = new_topic(stage.servers, 1)
+    stage.planner(topic)
+    for _ in range(2):
+        refused = stage.start(stage.stream(topic, **{"kafka.ssl.crl.location": "/crl.pem"}))
+        with pytest.raises(Exception, match=r"BadSettings: .*ssl\.crl\.location"):
+            refused.awaitTermination(30)
+        stage.queries.remove(refused)
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

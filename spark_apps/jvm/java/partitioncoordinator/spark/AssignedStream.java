@@ -127,9 +127,14 @@ final class AssignedStream implements MicroBatchStream, SupportsTriggerAvailable
         if (agent == null) {
             Agent connection = Agent.connect();
             String reader = UUID.randomUUID().toString().substring(0, 12);
-            Map<String, ?> attach = Map.of("version", Agent.VERSION, "reader", reader, "options", options);
-            settings = ReadSettings.of(connection.ask("attach", attach));
-            ClientSettings.check(settings.kafka(), settings.options());
+            try {
+                settings = ReadSettings.of(connection.ask(
+                        "attach", Map.of("version", Agent.VERSION, "reader", reader, "options", options)));
+                ClientSettings.check(settings.kafka(), settings.options());
+            } catch (RuntimeException error) {
+                connection.close(); // else the agent would refuse the next reader of the topic
+                throw error;
+            }
             agent = connection;
         }
         return agent;
