@@ -125,7 +125,7 @@ class Consumer(TopicReaders[TopicQuery]):
             identity = self._process.identity
             self._server = AgentServer(Reading(identity.consumer, identity.incarnation, self._how.kafka_file))
             ending.callback(self._server.close)
-            self._bind()
+            source.register(self._spark, str(self._server.path))
             ending.callback(self._bind_to_nobody)
             root = Path(self._how.checkpoints or tempfile.mkdtemp(prefix="consumer-checkpoints-"))
             self._checkpoints = root / identity.cluster / identity.consumer / str(identity.incarnation)
@@ -139,10 +139,6 @@ class Consumer(TopicReaders[TopicQuery]):
         self.close()
         self._asking.close()
         self._ending.close()
-
-    def _bind(self) -> None:
-        if self._server is not None:
-            source.register(self._spark, str(self._server.path))
 
     def _bind_to_nobody(self) -> None:
         """Unbind the source after the agent's end.
@@ -191,7 +187,6 @@ class Consumer(TopicReaders[TopicQuery]):
         if self._how.warm_up:
             brokers = self._settings.site.kafka["bootstrap.servers"]
             warm_up(self._spark, brokers, self._how.options, self._how.kafka_file, lambda: process.leaving)
-        self._bind()
         context = self._spark.sparkContext
         process.works_in(context.uiWebUrl or "", context.applicationId or "")
         return process.run(self)

@@ -6,6 +6,8 @@ Options and columns follow Spark's Kafka source (`records.options`). The source 
 decides nothing: the source asks the agent in the driver's Python process, whose address `register` gives to the JVM.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,20 @@ def register(spark: SparkSession, socket: str) -> None:
 def unregister(spark: SparkSession) -> None:
     """Bind the format to no agent: a load raises an error that tells how to start an agent."""
     _jvm(spark).java.lang.System.clearProperty(ADDRESS)
+
+
+@contextmanager
+def bound(spark: SparkSession, socket: str) -> Iterator[None]:
+    """Bind the format to another agent for the block."""
+    former = _jvm(spark).java.lang.System.getProperty(ADDRESS)
+    register(spark, socket)
+    try:
+        yield
+    finally:
+        if former is None:
+            unregister(spark)
+        else:
+            _jvm(spark).java.lang.System.setProperty(ADDRESS, former)
 
 
 def _load(spark: SparkSession, jar: Path) -> None:

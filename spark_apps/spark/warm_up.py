@@ -82,15 +82,14 @@ def warm_up(
 
     A consumer that cannot read a test batch cannot read a real batch, and its partitions would stop. `options`: those of
     the application's source; `settings_file`: the default of its option `kafkaSettingsFile`. `leaving`: whether a leave
-    was requested meanwhile; then do not wait. Afterwards the source is bound to no agent.
+    was requested meanwhile; then do not wait.
     """
     server = AgentServer(Reading("warm-up", 0, settings_file))
     server.serve(TOPIC, WarmUpPlanner(brokers))
-    source.register(spark, str(server.path))
     try:
-        return _warm_up(spark, options, leaving)
+        with source.bound(spark, str(server.path)):
+            return _warm_up(spark, options, leaving)
     finally:
-        source.unregister(spark)
         server.close()
 
 

@@ -1,6 +1,7 @@
 """When a warm-up is tried again, and when it is given up; the batches themselves run in `test_spark_source`."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -28,7 +29,7 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> list[BaseException | None]:
         return None
 
     monkeypatch.setattr(module, "_run", run)
-    monkeypatch.setattr(module, "source", SimpleNamespace(register=lambda *_: None, unregister=lambda _: None))
+    monkeypatch.setattr(module, "source", SimpleNamespace(bound=lambda *_: nullcontext()))
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     return ends
 
