@@ -1,4 +1,4 @@
-"""Reads offset ranges by the reader in the JVM, without Spark: one Java process, which answers requests one by one."""
+"""Reads offset ranges by the reader in the JVM, without Spark: a Java process answers one request after the other."""
 
 import base64
 import json
