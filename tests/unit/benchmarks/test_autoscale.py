@@ -1,4 +1,4 @@
-"""The simulated fleet of the growth policies: it reads what it can, and each policy answers its load."""
+"""The simulated fleet of the growth policies: the fleet reads up to its limit, and each policy follows the load."""
 
 import pytest
 

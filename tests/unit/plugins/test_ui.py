@@ -1,4 +1,4 @@
-"""The pages in Airflow's UI over a cluster in memory: what they tell, that they escape it, and that nobody else may look."""
+"""The pages in Airflow's UI over a cluster in memory: contents, escaping, and rights to look."""
 
 import asyncio
 import re

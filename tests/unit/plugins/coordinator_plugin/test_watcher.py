@@ -64,7 +64,7 @@ def test_the_watcher_tells_each_change_once(shop: Cluster, borrowed: Opened, mon
         await asyncio.to_thread(shop.join, "a")
         found.append(changed(await asyncio.wait_for(following, 5)))
         await running.aclose()  # type: ignore[attr-defined]
-        # The second change was not stored yet: it is told again, and with it what happened while nobody watched.
+        # The second change was not stored yet: the watcher tells the change again, together with the changes of the time without a watcher.
         await asyncio.to_thread(shop.join, "b")
         found.append(changed(await asyncio.wait_for(anext(watching(store).run()), 5)))
         return found

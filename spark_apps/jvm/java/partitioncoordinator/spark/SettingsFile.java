@@ -20,8 +20,10 @@ import org.apache.spark.SparkEnv;
 import org.apache.spark.SparkFiles;
 
 /**
- * Secret Kafka settings, from a private file or from the environment, as {@code spark_apps/records/settings_file.py}
- * describes. Errors never show a value.
+ * Secret Kafka settings. The text is a JSON object of strings, or lines of {@code name=value}; {@code #} begins a comment
+ * line. Sources in order: the option {@code kafkaSettingsFile}, the variable {@code ASSIGNED_KAFKA_SETTINGS_FILE} (both a
+ * path on every executor, or the name of a file shipped with {@code --files}), the variable
+ * {@code ASSIGNED_KAFKA_SETTINGS_SECRET} (the text itself). Errors never show a value.
  */
 final class SettingsFile {
     static final String FILE_VARIABLE = "ASSIGNED_KAFKA_SETTINGS_FILE";

@@ -342,7 +342,7 @@ def test_an_end_of_a_hand_off_that_answered_before_it_read_the_node_may_run_the_
 
 
 def test_consumers_that_are_isolated_see_a_node_that_covers_what_they_act_on() -> None:
-    # Without it they confirm nothing, so nobody could readmit them.
+    # Without the node, isolated consumers confirm nothing, so nobody could readmit them.
     scene = stable("a", "b").is_isolated("a").is_isolated("b").settles()
     for consumer in ("a", "b"):
         scene.says(consumer, generation="01de401de401de40", acted_epoch=7)

@@ -41,7 +41,7 @@ def told(
     stalls: dict[int, Stall] | None = None,
     of: Container[int] = range(100),
 ) -> None:
-    """From now on this consumer says how it has taken up what it runs `of` these, and how what it kept was disturbed."""
+    """From now on this consumer reports the take-up times of its partitions among these, and the stalls of the kept partitions."""
 
     def said(one: TopicStatus) -> TopicStatus:
         running = {p: replace(each, taken=taken if p in of else None) for p, each in one.running.items()}

@@ -1,4 +1,4 @@
-"""The transitions over the fakes: one effect whoever runs them and whatever breaks, and nothing done on what is not known."""
+"""The transitions over the fakes: one effect for each transition in any process and after any failure, and no step on unknown facts."""
 
 import threading
 from collections import Counter

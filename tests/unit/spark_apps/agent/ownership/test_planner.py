@@ -1,4 +1,4 @@
-"""Which batch comes next: its pace, its size, and what is in it."""
+"""The next batch: pace, size and ranges."""
 
 from collections.abc import Callable, Iterator
 
