@@ -1,5 +1,6 @@
 """Finds the error in a text or a log, without the stacks of Python and of the JVM around it."""
 
+import re
 from collections.abc import Iterable
 
 from coordinator_tasks.core.text.partition_text import cut
@@ -13,8 +14,15 @@ _LEFT = " has left: "
 _CALLING = "An error occurred while calling "
 """Py4J's words for any error of the JVM, in the line before the error."""
 _CAUSES = (": ", "Caused by: ")
-READER = ("DataLost: ", "ReadFailed: ", "BadSettings: ", "AgentCallFailed: ")
-"""Beginnings of the texts of the reader in the JVM: its exceptions are Java's own, because the driver cannot load others."""
+READER = ("DataLost: ", "ReadFailed: ", "BadSettings: ", "AgentCallFailed: ", "OffsetMalformed: ")
+"""Beginnings of the texts of the reader in the JVM, whose exceptions are Java's own."""
+READER_CLASSES = ("java.io.IOException", "java.lang.IllegalArgumentException", "java.lang.IllegalStateException")
+_TASK = re.compile(
+    r"(?:\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: )?Job aborted due to stage failure: "
+    r"Task \d+ in stage [\d.]+ failed \d+ times, most recent failure: "
+    r"Lost task [\d.]+ in stage [\d.]+ \(TID \d+\) \([^)]*\): (.+)"
+)
+"""Spark's first line about a query that a task has ended, up to the task's error."""
 MOST_CHARS = 1_000
 
 
@@ -25,7 +33,8 @@ def reason(error: BaseException) -> str:
     """
     lines = str(error).splitlines()
     first = next((line.strip() for line in lines if line.strip()), type(error).__name__)
-    return cut(_last(lines, with_sentences=False, from_jvm=True) or first, MOST_CHARS)
+    task = _TASK.fullmatch(first)
+    return cut(_last(lines, with_sentences=False, from_jvm=True) or (_shown(task[1]) if task else first), MOST_CHARS)
 
 
 def last_error(log: str) -> str:
@@ -54,7 +63,7 @@ def _last(lines: Iterable[str], *, with_sentences: bool, from_jvm: bool = False)
 
 def _shown(line: str) -> str:
     kind, colon, text = line.partition(": ")
-    return text if text.startswith(READER) else f"{kind.rpartition('.')[2]}{colon}{text}"
+    return text if kind in READER_CLASSES and text.startswith(READER) else f"{kind.rpartition('.')[2]}{colon}{text}"
 
 
 def _sentence(line: str) -> str:

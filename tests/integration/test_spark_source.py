@@ -20,15 +20,17 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from spark_apps.errors import lost_records
 from spark_apps.pipelines import audit, check_writer, orders
 from spark_apps.pipelines.json_records import NO_DOCUMENT
 from spark_apps.records.agent_socket import AgentServer, Reading
 from spark_apps.spark import session, source
 from spark_apps.spark.stateless import STATEFUL, check_stateless
 from spark_apps.spark.warm_up import BATCHES, warm_up
+from spark_apps.tracebacks import reason
 from tests.audit_rows import read_audit
 from tests.integration.fake_planner import FakePlanner
-from tests.integration.kafka_topics import new_topic, produce
+from tests.integration.kafka_topics import expire, new_topic, produce
 from tests.integration.spark_submit import JAVA_OPTIONS
 from tests.sasl_kafka import SaslKafka
 
@@ -262,6 +264,22 @@ def test_a_query_that_the_source_refuses_keeps_no_later_one_out(stage: Stage) ->
         with pytest.raises(Exception, match=r"BadSettings: .*ssl\.crl\.location"):
             refused.awaitTermination(30)
         stage.queries.remove(refused)
+
+
+@pytest.mark.parametrize("by_function", [True, False], ids=["foreachBatch", "a sink of Spark"])
+def test_lost_records_are_told_with_their_partition_by_any_sink(stage: Stage, by_function: bool) -> None:
+    topic = new_topic(stage.servers, 1)
+    produce(stage.servers, topic, [b"v"] * 10)
+    expire(stage.servers, topic, 0, 4)
+    stage.planner(topic).give(0, 0, 1)
+    stream = stage.stream(topic)
+    query = stage.start(stream) if by_function else stage.run(stream.writeStream.format("noop"))
+    stage.queries.remove(query)
+    with pytest.raises(Exception, match="DataLost"):
+        query.awaitTermination(60)
+    ended = query.exception()
+    assert ended is not None
+    assert lost_records(reason(ended)) == (0, "offsets 0 to 3 are gone, the log begins at 4")
 
 
 @pytest.mark.parametrize(

@@ -354,6 +354,12 @@ Caused by: java.sql.SQLException: no table orders
 BY_PYTHON = (
     f"[STREAM_FAILED] Query: Traceback (most recent call last):\n  File x\npy4j.protocol.Py4JJavaError: {FROM_THE_JVM}"
 )
+IN_A_TASK = (
+    "Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times, most recent failure: Lost task 0.0 in stage 1.0 "
+    "(TID 1) (localhost executor driver): {}\n\tat org.apache.spark.X"
+)
+BY_THE_READER = IN_A_TASK.format("java.io.IOException: DataLost: topic orders")
+BY_A_PIPELINE = IN_A_TASK.format("java.lang.RuntimeException: DataLost: topic orders")
 WITHOUT_A_CAUSE = FROM_THE_JVM.partition("Caused by")[0]
 
 
@@ -362,6 +368,8 @@ WITHOUT_A_CAUSE = FROM_THE_JVM.partition("Caused by")[0]
     [
         (FROM_THE_JVM, "SQLException: no table orders"),
         (BY_PYTHON, "SQLException: no table orders"),
+        (BY_THE_READER, "DataLost: topic orders"),
+        (BY_A_PIPELINE, "RuntimeException: DataLost: topic orders"),
         (WITHOUT_A_CAUSE, "SparkException: Job aborted due to stage failure"),
         ("e" * 2_000, "e" * 997 + "..."),
         (NESTED, "ReadFailed: topic orders cannot be read: the broker is gone"),
@@ -372,6 +380,8 @@ WITHOUT_A_CAUSE = FROM_THE_JVM.partition("Caused by")[0]
     ids=[
         "in the JVM",
         "in the JVM, by Python",
+        "in a task, by the reader",
+        "in a task, by what a record says",
         "in the JVM, without a cause",
         "very long",
         "on an executor",
