@@ -80,7 +80,7 @@ def test_zookeeper_stopped_and_started_in_the_middle_of_closing(
         (State.STABLE, State.CLOSING),
         (State.CLOSING, State.STARTING),
         (State.STARTING, State.STABLE),
-    ]
+    ], [record.cause for record in managed.history()]
     moved = [move for record in managed.history()[2:] for move in record.moves]
     assert {(move.giver, move.taker, move.kind) for move in moved} == {("a", "b", MoveKind.HANDOFF)}
     assert len(moved) == 2
