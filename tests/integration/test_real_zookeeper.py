@@ -33,7 +33,7 @@ NOTHING = TopicStatus("", 0)
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
-    with EmbeddedZooKeeper(tmp_path) as server:
+    with EmbeddedZooKeeper(tmp_path, tick_time_ms=1000) as server:  # a server grants no session more than 20 ticks
         yield server
 
 
