@@ -5,8 +5,9 @@ import java.util.List;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.header.Header;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.codegen.UnsafeArrayWriter;
-import org.apache.spark.sql.catalyst.expressions.codegen.UnsafeRowWriter;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
@@ -15,7 +16,12 @@ import org.apache.spark.unsafe.types.UTF8String;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** Writes records as rows: the columns of Spark's Kafka source, with the holding under which a record was read. */
+/**
+ * Shows records as rows: the columns of Spark's Kafka source, with the holding under which a record was read.
+ *
+ * <p>A row refers to the bytes of its record: Spark's plan begins with a projection, and a row written here would be the
+ * second copy. One row serves all records, as with Spark's own readers.
+ */
 final class RowWriter {
     private static final Logger LOG = LoggerFactory.getLogger(RowWriter.class);
     private static final long DAY_MS = 86_400_000L;
@@ -23,21 +29,24 @@ final class RowWriter {
     private static final long FIRST_MS = -62_135_596_800_000L + DAY_MS;
     private static final long LAST_MS = 253_402_300_799_999L - DAY_MS;
 
-    private final UnsafeRowWriter row;
     private final boolean headers;
     private final int assignment; // the first of the assignment's columns; 0 = none
     private final UTF8String topic;
-    private final UTF8String consumer;
-    private final long incarnation;
+    private final Object[] columns;
+    private final InternalRow row;
     private boolean warned;
 
     RowWriter(ReadSettings settings) {
         headers = settings.includeHeaders();
         assignment = settings.includeAssignment() ? (headers ? 8 : 7) : 0;
-        row = new UnsafeRowWriter((headers ? 8 : 7) + (assignment > 0 ? 3 : 0), 256);
         topic = UTF8String.fromString(settings.topic());
-        consumer = UTF8String.fromString(settings.consumer());
-        incarnation = settings.incarnation();
+        columns = new Object[(headers ? 8 : 7) + (assignment > 0 ? 3 : 0)];
+        columns[2] = topic;
+        if (assignment > 0) {
+            columns[assignment] = UTF8String.fromString(settings.consumer());
+            columns[assignment + 1] = settings.incarnation();
+        }
+        row = new GenericInternalRow(columns);
     }
 
     static StructType schema(boolean includeHeaders, boolean includeAssignment) {
@@ -66,36 +75,30 @@ final class RowWriter {
     }
 
     void write(ConsumerRecord<byte[], byte[]> record, long epoch) {
-        row.reset();
-        row.zeroOutNullBytes();
-        writeBytes(row, 0, record.key());
-        writeBytes(row, 1, record.value());
-        row.write(2, topic);
-        row.write(3, record.partition());
-        row.write(4, record.offset());
-        writeTime(record);
-        row.write(6, record.timestampType().id);
+        columns[0] = record.key();
+        columns[1] = record.value();
+        columns[3] = record.partition();
+        columns[4] = record.offset();
+        columns[5] = time(record);
+        columns[6] = record.timestampType().id;
         if (headers) {
-            writeHeaders(record.headers().toArray());
+            columns[7] = headers(record.headers().toArray());
         }
         if (assignment > 0) {
-            row.write(assignment, consumer);
-            row.write(assignment + 1, incarnation);
-            row.write(assignment + 2, epoch);
+            columns[assignment + 2] = epoch;
         }
     }
 
     InternalRow row() {
-        return row.getRow();
+        return row;
     }
 
-    private void writeTime(ConsumerRecord<byte[], byte[]> record) {
+    /** Microseconds, or null. */
+    private Long time(ConsumerRecord<byte[], byte[]> record) {
         long time = record.timestamp();
         if (time >= FIRST_MS && time <= LAST_MS) {
-            row.write(5, time * 1000);
-            return;
+            return time * 1000;
         }
-        row.setNullAt(5);
         if (!warned) {
             warned = true;
             LOG.warn(
@@ -106,32 +109,18 @@ final class RowWriter {
                     record.offset(),
                     time);
         }
+        return null;
     }
 
-    private void writeHeaders(Header[] all) {
+    private static ArrayData headers(Header[] all) {
         if (all.length == 0) {
-            row.setNullAt(7); // as Spark's source: null, not an empty list
-            return;
+            return null; // as Spark's source: null, not an empty list
         }
-        int before = row.cursor();
-        UnsafeArrayWriter list = new UnsafeArrayWriter(row, 8);
-        list.initialize(all.length);
-        UnsafeRowWriter pair = new UnsafeRowWriter(list, 2);
+        Object[] pairs = new Object[all.length];
         for (int place = 0; place < all.length; place++) {
-            int start = list.cursor();
-            pair.resetRowWriter();
-            pair.write(0, UTF8String.fromString(all[place].key()));
-            writeBytes(pair, 1, all[place].value());
-            list.setOffsetAndSizeFromPreviousCursor(place, start);
+            Object[] pair = {UTF8String.fromString(all[place].key()), all[place].value()};
+            pairs[place] = new GenericInternalRow(pair);
         }
-        row.setOffsetAndSizeFromPreviousCursor(7, before);
-    }
-
-    private static void writeBytes(UnsafeRowWriter writer, int place, byte[] bytes) {
-        if (bytes == null) {
-            writer.setNullAt(place);
-        } else {
-            writer.write(place, bytes);
-        }
+        return new GenericArrayData(pairs);
     }
 }
