@@ -115,9 +115,9 @@ def open_stream(side: str, servers: str, topic: str, starting: str = "earliest",
         else:
             source.register(spark, str(server.path))
             server.serve(topic, agent(servers, topic))
-            reader = spark.readStream.format(source.FORMAT)
         options = {**TUNED, **options} if side == "tuned" else options
-        yield reader.option("subscribe", topic).option("startingOffsets", starting).options(**options).load()
+        options |= {"subscribe": topic, "startingOffsets": starting}
+        yield source.load(spark, **options) if side == "ours" else reader.options(**options).load()
     finally:
         server.close()
         spark.stop()

@@ -230,7 +230,7 @@ class Consumer(TopicReaders[TopicQuery]):
         topic = runner.topic
         session.label(self._spark, topic)
         options = {"includeAssignment": "true", **self._how.options, "subscribe": topic}
-        stream = self._intercepted(topic, self._spark.readStream.format(source.FORMAT).options(**options).load())
+        stream = self._intercepted(topic, source.load(self._spark, **options))
         writer = agreed_writer(runner, build(stream, self._how.pipeline), self._how.hooks)
         check_stateless(writer, state_stays_behind=self._how.state_stays_behind)
         # A folder for each attempt: Spark would begin with the batch that the last query could not finish.

@@ -38,11 +38,12 @@ def run_junit(sources: Sequence[Path], tests: Sequence[Path], folder: Path) -> d
     classes = folder / "classes"
     compile_sources([*sources, *tests], [*provided_jars(), junit], classes)
     reports = folder / "reports"
-    # All of Spark's jars, as in an executor; nothing of the tests' own is on an executor's class path.
+    # All of Spark's jars and what Arrow needs, as in an executor; nothing of the tests' own is on an executor's class path.
     path = os.pathsep.join(map(str, [classes, kafka_clients(), *sorted((pyspark_home() / "jars").glob("*.jar"))]))
     # fmt: off
     command = [
-        str(find_java().executable), *QUICK_START_OPTIONS, "-Duser.timezone=UTC", "-cp", f"{junit}{os.pathsep}{path}",
+        str(find_java().executable), *QUICK_START_OPTIONS, "-Duser.timezone=UTC",
+        "--add-opens=java.base/java.nio=ALL-UNNAMED", "-cp", f"{junit}{os.pathsep}{path}",
         "org.junit.platform.console.ConsoleLauncher", "execute", f"--scan-class-path={classes}",
         "--disable-banner", "--details=none", f"--reports-dir={reports}",
     ]

@@ -20,7 +20,7 @@ ECJ = JarSet(
 COMPILE_TIMEOUT_S = 300.0
 
 KAFKA_CLIENTS = "kafka-clients-*.jar"
-PROVIDED = ("spark-*.jar", "scala-library-*.jar", "jackson-*.jar", "slf4j-api-*.jar")
+PROVIDED = ("spark-*.jar", "scala-library-*.jar", "jackson-*.jar", "slf4j-api-*.jar", "arrow-*.jar")
 """PySpark's jars that the reader may use. Spark's executors have other jars too, whose versions change with Spark."""
 
 WARNINGS = (

@@ -6,16 +6,24 @@ Options and columns follow Spark's Kafka source (`records.options`). The source 
 decides nothing: the source asks the agent in the driver's Python process, whose address `register` gives to the JVM.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (its usual name)
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from spark_apps.jvm import jars
 
 FORMAT = "assigned-kafka"
+BLOCKS = "blocks"
+"""The option by which `AssignedRecords` asks the reader for blocks."""
+Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 ADDRESS = "partitioncoordinator.agent"
 """The JVM's system property with the path of the agent's socket."""
 
@@ -51,6 +59,49 @@ def bound(spark: SparkSession, socket: str) -> Iterator[None]:
             unregister(spark)
         else:
             _jvm(spark).java.lang.System.setProperty(ADDRESS, former)
+
+
+def load(spark: SparkSession, **options: str) -> DataFrame:
+    """Return the stream of a topic; the options are those of `spark.readStream`."""
+    return AssignedRecords(spark, options)
+
+
+class AssignedRecords(ClassicDataFrame):
+    """The stream of a topic: a data frame whose `mapInArrow` gets the records in blocks, as the reader has packed them.
+
+    Spark's own way to a Python stage writes each record as a row, and each row into Arrow. A stage behind another
+    operation, such as a `select`, takes Spark's way.
+    """
+
+    def __init__(self, spark: SparkSession, options: dict[str, str]) -> None:
+        super().__init__(_reader(spark, options).load()._jdf, spark)  # noqa: SLF001 - a data frame has no public constructor
+        self._options = options
+
+    def mapInArrow(self, func: Stage, schema: Any, barrier: bool = False, profile: Any = None) -> DataFrame:  # noqa: N802 - Spark's
+        """As Spark's `mapInArrow`: the same batches, of at most `spark.sql.execution.arrow.maxRecordsPerBatch` records."""
+        blocks = _reader(self.sparkSession, {**self._options, BLOCKS: "true"}).load()
+        # Spark measures Arrow's memory after each row: the rows without a block end here.
+        return blocks.where(F.col("block").isNotNull()).mapInArrow(_OfBlocks(func), schema, barrier, profile)
+
+
+@dataclass(frozen=True)
+class _OfBlocks:
+    """A stage that unpacks the blocks for another."""
+
+    stage: Stage
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return self.stage(_unpacked(batches))
+
+
+def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for block in batch.column(0).drop_null():
+            yield from pa.ipc.open_stream(block.as_buffer())
+
+
+def _reader(spark: SparkSession, options: dict[str, str]) -> DataStreamReader:
+    return spark.readStream.format(FORMAT).options(**options)
 
 
 def _load(spark: SparkSession, jar: Path) -> None:

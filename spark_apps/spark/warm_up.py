@@ -128,7 +128,7 @@ def _run(
         done.append(number)
 
     try:
-        stream = spark.readStream.format(source.FORMAT).options(**{**options, "subscribe": TOPIC}).load()
+        stream = source.load(spark, **{**options, "subscribe": TOPIC})
         stream = stream.mapInArrow(_unchanged, stream.schema).withColumn("text", F.col("value").cast("string"))
         query = stream.writeStream.option("checkpointLocation", folder).foreachBatch(collect).start()
         while len(done) < BATCHES and query.isActive and not over():

@@ -5,16 +5,20 @@ import re
 import sqlite3
 import threading
 import time
+import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 
@@ -73,8 +77,7 @@ class Stage:
         return one
 
     def stream(self, topic: str, **options: str) -> DataFrame:
-        reader = self.spark.readStream.format("assigned-kafka").option("subscribe", topic)
-        return reader.options(includeAssignment="true", **options).load()
+        return source.load(self.spark, subscribe=topic, includeAssignment="true", **options)
 
     def start(self, stream: DataFrame) -> StreamingQuery:
         def collect(batch: DataFrame, _: int) -> None:
@@ -196,6 +199,62 @@ def test_columns_and_values_are_those_of_kafka(stage: Stage) -> None:
     assert {row["topic"] for row in rows} == {topic}
     assert {row["timestampType"] for row in rows} == {0}
     assert rows[0]["timestamp"].timestamp() == pytest.approx(1_700_000_000.123)
+
+
+@pytest.mark.parametrize(
+    "session_settings",
+    [{}, {"arrow.useLargeVarTypes": "true", "arrow.maxRecordsPerBatch": "3"}, {"arrow.maxRecordsPerBatch": "0"}],
+    ids=["as they are", "large types, small batches", "no limit"],
+)
+def test_a_python_stage_gets_the_same_batches_in_blocks_as_from_spark(
+    stage: Stage, session_settings: dict[str, str], tmp_path: Path
+) -> None:
+    topic = new_topic(stage.servers, 2)
+    producer = Producer({"bootstrap.servers": stage.servers})
+    for number in range(20):
+        headers = [("a", b"1"), ("b", None), ("a", b"")][: number % 4]
+        key, value = [None, b"", b"k", b"key"][number % 4], [b"v", None, b"", bytes([number])][number // 4 % 4]
+        producer.produce(topic, value, key, number % 2, timestamp=1_700_000_000_000 + number, headers=headers)
+    assert producer.flush(20) == 0
+    found: dict[str, list[pa.RecordBatch]] = {}
+    for way, call in (("rows", ClassicDataFrame.mapInArrow), ("blocks", source.AssignedRecords.mapInArrow)):
+        folder = tmp_path / way
+        folder.mkdir()
+
+        def store(batches: Iterator[pa.RecordBatch], into: Path = folder) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                with pa.ipc.new_stream(into / uuid.uuid4().hex, batch.schema) as file:
+                    file.write_batch(batch)
+                yield batch
+
+        with _set(stage.spark, {f"spark.sql.execution.{name}": text for name, text in session_settings.items()}):
+            stream = stage.stream(topic, includeHeaders="true")
+            planner = stage.planner(topic)
+            for partition in range(2):
+                planner.give(partition, 0, 1)
+            query = stage.start(call(stream, store, stream.schema))
+            stage.wait(lambda q=query: sum(one["numInputRows"] for one in q.recentProgress) == 20)
+            query.stop()
+            stage.queries.remove(query)
+        found[way] = [batch for file in folder.iterdir() for batch in pa.ipc.open_stream(file.read_bytes())]
+    blocks, rows = (
+        pa.Table.from_batches(batches).sort_by([("partition", "ascending"), ("offset", "ascending")])
+        for batches in found.values()
+    )
+    assert blocks.schema == rows.schema
+    assert blocks == rows
+    assert len(rows) == 20
+    most = int(session_settings.get("arrow.maxRecordsPerBatch", 0)) or 20
+    assert max(len(batch) for batch in found["blocks"]) == min(most, max(len(batch) for batch in found["rows"]))
+
+
+@contextmanager
+def _set(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
+    for name, text in settings.items():
+        spark.conf.set(name, text)
+    yield
+    for name in settings:
+        spark.conf.unset(name)
 
 
 def test_progress_says_how_far_every_partition_is_behind_and_jobs_carry_the_topics_name(stage: Stage) -> None:

@@ -1,5 +1,6 @@
 package partitioncoordinator.spark;
 
+import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
@@ -21,6 +22,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  */
 public final class AssignedKafkaProvider implements TableProvider, DataSourceRegister {
     static final String FORMAT = "assigned-kafka";
+    /** The option by which Python asks for blocks of records in place of rows; the agent does not know the option. */
+    static final String BLOCKS = "blocks";
 
     @Override
     public String shortName() {
@@ -30,7 +33,10 @@ public final class AssignedKafkaProvider implements TableProvider, DataSourceReg
     @Override
     public StructType inferSchema(CaseInsensitiveStringMap options) {
         try (Agent agent = Agent.connect()) {
-            var checked = agent.ask("check", Map.of("options", options.asCaseSensitiveMap()));
+            var checked = agent.ask("check", Map.of("options", withoutBlocks(options)));
+            if (options.containsKey(BLOCKS)) {
+                return BlockReader.SCHEMA;
+            }
             return RowWriter.schema(
                     checked.get("include_headers").asBoolean(),
                     checked.get("include_assignment").asBoolean());
@@ -40,6 +46,12 @@ public final class AssignedKafkaProvider implements TableProvider, DataSourceReg
     @Override
     public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
         return new AssignedTable(schema);
+    }
+
+    private static Map<String, String> withoutBlocks(CaseInsensitiveStringMap options) {
+        Map<String, String> others = new HashMap<>(options.asCaseSensitiveMap());
+        others.remove(BLOCKS);
+        return others;
     }
 
     private record AssignedTable(StructType schema) implements SupportsRead {
@@ -55,14 +67,14 @@ public final class AssignedKafkaProvider implements TableProvider, DataSourceReg
 
         @Override
         public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-            return () -> new AssignedScan(schema, options.asCaseSensitiveMap());
+            return () -> new AssignedScan(schema, withoutBlocks(options), options.containsKey(BLOCKS));
         }
     }
 
-    private record AssignedScan(StructType readSchema, Map<String, String> options) implements Scan {
+    private record AssignedScan(StructType readSchema, Map<String, String> options, boolean blocks) implements Scan {
         @Override
         public MicroBatchStream toMicroBatchStream(String checkpoint) {
-            return new AssignedStream(options);
+            return new AssignedStream(options, blocks);
         }
 
         @Override

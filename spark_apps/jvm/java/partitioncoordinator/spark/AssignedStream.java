@@ -17,14 +17,16 @@ import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow
 /** The stream of one topic. The agent decides everything; Spark's offset is the agent's JSON, unread. */
 final class AssignedStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
     private final Map<String, String> options;
+    private final boolean blocks;
     private Agent agent; // a stream has no effect before its first request: Spark may make several
     private ReadSettings settings;
     private BatchOffset logEnd;
     private Map<String, String> metrics = Map.of();
     private boolean untilNow;
 
-    AssignedStream(Map<String, String> options) {
+    AssignedStream(Map<String, String> options, boolean blocks) {
         this.options = options;
+        this.blocks = blocks;
     }
 
     @Override
@@ -98,7 +100,7 @@ final class AssignedStream implements MicroBatchStream, SupportsTriggerAvailable
     @Override
     public PartitionReaderFactory createReaderFactory() {
         connected();
-        return new Readers(settings);
+        return new Readers(settings, blocks ? BlockReader.Shape.ofSession() : null);
     }
 
     @Override
@@ -155,10 +157,12 @@ final class AssignedStream implements MicroBatchStream, SupportsTriggerAvailable
 
     record Task(OffsetRange[] ranges) implements InputPartition {}
 
-    record Readers(ReadSettings settings) implements PartitionReaderFactory {
+    /** {@code blocks}: of the blocks for a Python stage; null = rows. */
+    record Readers(ReadSettings settings, BlockReader.Shape blocks) implements PartitionReaderFactory {
         @Override
         public PartitionReader<InternalRow> createReader(InputPartition partition) {
-            return new RangesReader(settings, ((Task) partition).ranges());
+            OffsetRange[] ranges = ((Task) partition).ranges();
+            return blocks == null ? new RangesReader(settings, ranges) : new BlockReader(settings, ranges, blocks);
         }
     }
 }

@@ -99,6 +99,12 @@ final class RangesReader implements PartitionReader<InternalRow> {
         return writer.row();
     }
 
+    /** Bytes of the record's key and value. */
+    int size() {
+        ConsumerRecord<byte[], byte[]> record = records.get(place - 1);
+        return (record.key() == null ? 0 : record.key().length) + (record.value() == null ? 0 : record.value().length);
+    }
+
     @Override
     public void close() {
         if (positions.isEmpty() && fetched.isEmpty()) {

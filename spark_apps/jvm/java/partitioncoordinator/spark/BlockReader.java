@@ -1,0 +1,137 @@
+package partitioncoordinator.spark;
+
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.Serializable;
+import java.nio.channels.Channels;
+import java.util.List;
+import java.util.stream.Stream;
+import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.memory.RootAllocator;
+import org.apache.arrow.vector.VectorSchemaRoot;
+import org.apache.arrow.vector.ipc.ArrowStreamWriter;
+import org.apache.arrow.vector.types.TimeUnit;
+import org.apache.arrow.vector.types.pojo.ArrowType;
+import org.apache.arrow.vector.types.pojo.Field;
+import org.apache.arrow.vector.types.pojo.FieldType;
+import org.apache.arrow.vector.types.pojo.Schema;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.execution.arrow.ArrowWriter;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Hands records to a Python stage in blocks: an Arrow stream of many records is the value of one row.
+ *
+ * <p>Every record is a row, because Spark counts the rows of a source as its records. The row of a block's last record has
+ * the block; the other rows are null.
+ */
+final class BlockReader implements PartitionReader<InternalRow> {
+    static final StructType SCHEMA = new StructType().add("block", DataTypes.BinaryType);
+
+    private static final int MOST_BYTES = 4 << 20;
+
+    /** What the session asks of the batches that a Python stage gets. */
+    record Shape(int mostRecords, String timeZone, boolean largeTypes) implements Serializable {
+        static Shape ofSession() {
+            SQLConf session = SQLConf.get();
+            int most = session.arrowMaxRecordsPerBatch();
+            return new Shape(
+                    most > 0 ? most : Integer.MAX_VALUE,
+                    session.sessionLocalTimeZone(),
+                    session.arrowUseLargeVarTypes());
+        }
+    }
+
+    private final RangesReader records;
+    private final int mostRecords;
+    private final BufferAllocator allocator = new RootAllocator();
+    private final VectorSchemaRoot root;
+    private final ArrowWriter writer;
+    private final Object[] block = new Object[1];
+    private final InternalRow row = new GenericInternalRow(block);
+    private boolean begun;
+    private boolean more;
+    private int count;
+    private long bytes;
+
+    BlockReader(ReadSettings settings, OffsetRange[] ranges, Shape shape) {
+        mostRecords = shape.mostRecords();
+        StructType columns = RowWriter.schema(settings.includeHeaders(), settings.includeAssignment());
+        root = VectorSchemaRoot.create(new Schema(fields(columns, shape).toList()), allocator);
+        writer = ArrowWriter.create(root);
+        records = new RangesReader(settings, ranges);
+    }
+
+    @Override
+    public boolean next() throws IOException {
+        more = begun ? more : records.next();
+        begun = true;
+        if (!more) {
+            return false;
+        }
+        writer.write(records.get());
+        count++;
+        bytes += records.size();
+        more = records.next();
+        block[0] = more && count < mostRecords && bytes < MOST_BYTES ? null : takeBlock();
+        return true;
+    }
+
+    @Override
+    public InternalRow get() {
+        return row;
+    }
+
+    @Override
+    public void close() {
+        try (allocator;
+                root) {
+            records.close();
+        }
+    }
+
+    private byte[] takeBlock() throws IOException {
+        writer.finish();
+        ByteArrayOutputStream stream = new ByteArrayOutputStream((int) bytes + (count + 100) * 100);
+        try (ArrowStreamWriter batches = new ArrowStreamWriter(root, null, Channels.newChannel(stream))) {
+            batches.writeBatch();
+            batches.end();
+        }
+        writer.reset();
+        count = 0;
+        bytes = 0;
+        return stream.toByteArray();
+    }
+
+    private static Stream<Field> fields(StructType columns, Shape shape) {
+        return Stream.of(columns.fields()).map(column -> field(column.name(), column.dataType(), shape));
+    }
+
+    /** As Spark's own, whose function for it has other parameters in other releases. */
+    private static Field field(String name, DataType type, Shape shape) {
+        ArrowType arrow;
+        List<Field> children = List.of();
+        if (type instanceof StructType columns) {
+            arrow = new ArrowType.Struct();
+            children = fields(columns, shape).toList();
+        } else if (type instanceof ArrayType list) {
+            arrow = new ArrowType.List();
+            children = List.of(field("element", list.elementType(), shape));
+        } else if (type.equals(DataTypes.TimestampType)) {
+            arrow = new ArrowType.Timestamp(TimeUnit.MICROSECOND, shape.timeZone());
+        } else if (type.equals(DataTypes.BinaryType)) {
+            arrow = shape.largeTypes() ? new ArrowType.LargeBinary() : new ArrowType.Binary();
+        } else if (type.equals(DataTypes.StringType)) {
+            arrow = shape.largeTypes() ? new ArrowType.LargeUtf8() : new ArrowType.Utf8();
+        } else {
+            arrow = new ArrowType.Int(8 * type.defaultSize(), true);
+        }
+        return new Field(name, FieldType.nullable(arrow), children);
+    }
+}
