@@ -18,6 +18,7 @@ from benchmarks import (
     live_page,
     pause_predictions,
     pause_truth,
+    pipeline,
     reads,
     rebalance,
     receiver,
@@ -352,6 +353,7 @@ PLACES = (
     Place(FURTHER, "reads", ("reads",), reads.markdown),
     Place(FURTHER, "fence", ("fence",), fence.markdown),
     Place(FURTHER, "sinks", ("sinks",), sinks.markdown),
+    Place(FURTHER, "a whole pipeline", ("pipeline",), pipeline.markdown),
 )
 
 

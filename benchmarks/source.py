@@ -26,6 +26,7 @@ import psutil
 import pyarrow as pa
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from rich.console import Console
 from rich.table import Table
 
@@ -97,12 +98,15 @@ def control(servers: str, topic: str, records: int) -> dict[str, float]:
 def query(side: str, stage: str, servers: str, topic: str, records: int) -> dict[str, float]:
     limit = {"maxOffsetsPerTrigger": str(records // BATCHES)}
     with open_stream(side, servers, topic, **limit) as stream:
-        return run(stream.mapInArrow(same, stream.schema) if stage == "mapInArrow" else stream, records)
+        rows = stream.mapInArrow(same, stream.schema) if stage == "mapInArrow" else stream
+        return run(rows.writeStream.format("noop"), records)
 
 
 @contextmanager
-def open_stream(side: str, servers: str, topic: str, starting: str = "earliest", **options: str) -> Iterator[DataFrame]:
-    """Yield a session with the stream of one side, ours with its real agent."""
+def open_stream(
+    side: str, servers: str, topic: str, starting: str = "earliest", runner: TopicRunner | None = None, **options: str
+) -> Iterator[DataFrame]:
+    """Yield the stream of one side in a session of its own, ours with its real agent, or with `runner`."""
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     if side in SPARKS:
         builder = builder.config("spark.jars", ",".join(map(str, ensure_jars(CONNECTOR).glob("*.jar"))))
@@ -114,7 +118,7 @@ def open_stream(side: str, servers: str, topic: str, starting: str = "earliest",
             reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers)
         else:
             source.register(spark, str(server.path))
-            server.serve(topic, agent(servers, topic))
+            server.serve(topic, runner or agent(servers, topic))
         options = {**TUNED, **options} if side == "tuned" else options
         options |= {"subscribe": topic, "startingOffsets": starting}
         yield source.load(spark, **options) if side == "ours" else reader.options(**options).load()
@@ -154,10 +158,10 @@ def agent(servers: str, topic: str) -> TopicRunner:
     return runner
 
 
-def run(stream: DataFrame, records: int) -> dict[str, float]:
+def run(writer: DataStreamWriter, records: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         meter = Meter()
-        running = stream.writeStream.format("noop").option("checkpointLocation", folder).start()
+        running = writer.option("checkpointLocation", folder).start()
         while meter.records < records:
             time.sleep(0.05)
             meter.see(sum(int(one["numInputRows"]) for one in running.recentProgress))
@@ -213,8 +217,13 @@ def cpu_s() -> float:
 # All measurements ----------------------------------------------------------------------------------------------------
 
 
-def fill(servers: str, topic: str, size: int, records: int) -> None:
-    """Fill the topic with random printable values, so that a codec would hardly change the figures, with short keys."""
+def random_values(size: int) -> list[bytes]:
+    """Printable values, so that a codec would hardly change the figures."""
+    return [os.urandom(size // 2 + 1).hex()[:size].encode() for _ in range(1000)]
+
+
+def fill(servers: str, topic: str, values: Sequence[bytes], records: int) -> None:
+    """Fill the topic with the values in turns, with short keys."""
     ConfluentKafkaAdmin({"bootstrap.servers": servers}).create_topic(topic, PARTITIONS)
     settings = {
         "bootstrap.servers": servers,
@@ -223,11 +232,10 @@ def fill(servers: str, topic: str, size: int, records: int) -> None:
         "queue.buffering.max.kbytes": 262_144,
     }
     producer = Producer({**settings, "queue.buffering.max.messages": 200_000})
-    values = [os.urandom(size // 2 + 1).hex()[:size].encode() for _ in range(1000)]
     for number in range(records):
         while True:
             try:
-                producer.produce(topic, values[number % 1000], b"key-%d" % number, number % PARTITIONS)
+                producer.produce(topic, values[number % len(values)], b"key-%d" % number, number % PARTITIONS)
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -255,7 +263,7 @@ def all_cells(given: argparse.Namespace) -> list[dict[str, Any]]:
     ):
         for size in given.sizes:
             records, topic = given.records * min(SIZES) // size // BATCHES * BATCHES, f"records-{size}"
-            fill(kafka.bootstrap_servers, topic, size, records)
+            fill(kafka.bootstrap_servers, topic, random_values(size), records)
             for stage in given.stages:
                 found: dict[str, list[dict[str, float]]] = {}
                 for number in range(given.rounds):

@@ -21,10 +21,15 @@ FILE_SINKS = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
 
 @dataclass(frozen=True, slots=True)
 class ExactlyOnce:
-    """Returned by a pipeline instead of a writer: rows with a column `partition`, and their sink."""
+    """Returned by a pipeline instead of a writer: rows with a column `partition`, and their sink.
+
+    `each_batch` makes the sink's rows of a batch's rows, on the executors: for example sums by `partition` and another
+    column, since a stream itself keeps no state here. The result has a column `partition` too.
+    """
 
     rows: DataFrame
     sink: TransactionalSink
+    each_batch: Callable[[DataFrame], DataFrame] | None = None
 
 
 @dataclass(frozen=True, slots=True)

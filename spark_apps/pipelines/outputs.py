@@ -15,14 +15,10 @@ from spark_apps.pipelines import AtMostOnce, ExactlyOnce, Output, check_writer
 def agreed_writer(runner: TopicRunner, output: Output, hooks: Hooks) -> DataStreamWriter:
     """The writer of the query; raises `Refused` for a writer that would lose records."""
     match output:
-        case ExactlyOnce(rows, sink):
-            if "partition" not in rows.columns:
-                raise Refused(
-                    f"the rows of topic {runner.topic} have no column 'partition' (they have {', '.join(rows.columns)}), by "
-                    "which the rows of a lost partition are left out; keep that column of the stream"
-                )
+        case ExactlyOnce(rows, sink, each_batch):
+            _check_partition(runner.topic, rows)
             runner.agree(Delivery.EXACTLY_ONCE, sink, hooks)
-            return rows.writeStream.foreachBatch(_transaction(runner, sink))
+            return rows.writeStream.foreachBatch(_transaction(runner, sink, each_batch or _unchanged))
         case AtMostOnce(writer):
             check_writer(writer)
             runner.agree(Delivery.AT_MOST_ONCE, None, hooks)
@@ -33,9 +29,25 @@ def agreed_writer(runner: TopicRunner, output: Output, hooks: Hooks) -> DataStre
             return writer
 
 
-def _transaction(runner: TopicRunner, sink: TransactionalSink) -> Callable[[DataFrame, int], None]:
+def _check_partition(topic: str, rows: DataFrame) -> None:
+    if "partition" not in rows.columns:
+        raise Refused(
+            f"the rows of topic {topic} have no column 'partition' (they have {', '.join(rows.columns)}), by "
+            "which the rows of a lost partition are left out; keep that column of the stream"
+        )
+
+
+def _unchanged(batch: DataFrame) -> DataFrame:
+    return batch
+
+
+def _transaction(
+    runner: TopicRunner, sink: TransactionalSink, each_batch: Callable[[DataFrame], DataFrame]
+) -> Callable[[DataFrame, int], None]:
     def write(batch: DataFrame, _: int) -> None:
-        rows = batch.toArrow()
+        made = each_batch(batch)
+        _check_partition(runner.topic, made)
+        rows = made.toArrow()
         writer, steps = runner.edit(lambda ownership: (ownership.writer, ownership.batches.adds()))
         refused = sink.write(writer, steps, rows)
         runner.edit(lambda ownership: ownership.batches.refuse(refused))
