@@ -6,24 +6,20 @@ Options and columns follow Spark's Kafka source (`records.options`). The source 
 decides nothing: the source asks the agent in the driver's Python process, whose address `register` gives to the JVM.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from spark_apps.jvm import jars
+from spark_apps.records.blocks import BLOCK, BLOCKS, OfBlocks, Stage
 
 FORMAT = "assigned-kafka"
-BLOCKS = "blocks"
-"""The option by which `AssignedRecords` asks the reader for blocks."""
-Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 ADDRESS = "partitioncoordinator.agent"
 """The JVM's system property with the path of the agent's socket."""
 
@@ -80,24 +76,8 @@ class AssignedRecords(ClassicDataFrame):
     def mapInArrow(self, func: Stage, schema: Any, barrier: bool = False, profile: Any = None) -> DataFrame:  # noqa: N802 - Spark's
         """As Spark's `mapInArrow`: the same batches, of at most `spark.sql.execution.arrow.maxRecordsPerBatch` records."""
         blocks = _reader(self.sparkSession, {**self._options, BLOCKS: "true"}).load()
-        # Spark measures Arrow's memory after each row: the rows without a block end here.
-        return blocks.where(F.col("block").isNotNull()).mapInArrow(_OfBlocks(func), schema, barrier, profile)
-
-
-@dataclass(frozen=True)
-class _OfBlocks:
-    """A stage that unpacks the blocks for another."""
-
-    stage: Stage
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return self.stage(_unpacked(batches))
-
-
-def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for block in batch.column(0).drop_null():
-            yield from pa.ipc.open_stream(block.as_buffer())
+        # Most rows have no block. Spark would measure Arrow's memory after each of them.
+        return blocks.where(F.col(BLOCK).isNotNull()).mapInArrow(OfBlocks(func), schema, barrier, profile)
 
 
 def _reader(spark: SparkSession, options: dict[str, str]) -> DataStreamReader:

@@ -1,0 +1,30 @@
+"""Unpacks blocks of records for a Python stage. Executors import this module: nothing but pyarrow here."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+Stage: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""A function for Spark's `mapInArrow`."""
+BLOCKS = "blocks"
+"""The option that asks the reader for blocks."""
+BLOCK = "block"
+"""The only column: an Arrow stream of records, or null."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfBlocks:
+    """A stage that unpacks the blocks for another stage, without a copy of the records."""
+
+    stage: Stage
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return self.stage(_unpacked(batches))
+
+
+def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for block in batch.column(BLOCK):
+            yield from pa.ipc.open_stream(block.as_buffer())
