@@ -1,7 +1,6 @@
 """Pictures of the state machine, made from `table.TRANSITIONS` and from nothing else.
 
-`python -m tests.state_diagram svg`, `mermaid` or `table` prints one; the committed copies under `docs/` are
-compared with these functions by a test. The layout is fixed for the four states: a new state needs a place in `_PLACES`.
+`python -m tests.state_diagram svg` or `mermaid` prints one; a test compares the committed picture. The layout is fixed for the four states: a new state needs a place in `_PLACES`.
 """
 
 import math
@@ -64,12 +63,6 @@ def mermaid(table: Table = TRANSITIONS) -> str:
         for edge in edges(table)
     ]
     return "\n".join(lines) + "\n"
-
-
-def markdown_table(table: Table = TRANSITIONS) -> str:
-    """The same as a table in Markdown."""
-    rows = [f"| {e.source} | {signal.value} | {e.target} |" for e in edges(table) for signal in e.signals]
-    return "\n".join(["| in | seen | next |", "|---|---|---|", *rows]) + "\n"
 
 
 def svg(table: Table = TRANSITIONS) -> str:
@@ -162,4 +155,4 @@ def _at(point: Point) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write({"svg": svg, "mermaid": mermaid, "table": markdown_table}[sys.argv[1]]())
+    sys.stdout.write({"svg": svg, "mermaid": mermaid}[sys.argv[1]]())

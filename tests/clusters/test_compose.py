@@ -37,10 +37,9 @@ assert producer.flush(60) == 0
 
 
 def documented() -> list[str]:
-    """The blocks of commands in the operations page, one after the other."""
-    page = (ROOT / "docs" / "operations.md").read_text()
-    section = page.split("\n## With Docker Compose\n")[1].split("\n## ")[0]
-    return re.findall(r"^```\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    """The blocks of commands in the page on Docker Compose, one after the other."""
+    page = (ROOT / "docs" / "compose.md").read_text()
+    return re.findall(r"^```\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
 
 class Stack:

@@ -64,7 +64,7 @@ def rogue() -> Iterator[RogueBroker]:
 
 
 def grant(kafka: SaslKafka, kind: ResourceType, name: str) -> None:
-    """Read, which includes Describe: `docs/operations.md`."""
+    """Read, which includes Describe: `docs/security.md`."""
     everything = ("User:alice", "*", AclOperation.READ, AclPermissionType.ALLOW)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": "1"})
     for one in admin.create_acls([AclBinding(kind, name, ResourcePatternType.LITERAL, *everything)]).values():

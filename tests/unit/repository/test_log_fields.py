@@ -1,4 +1,4 @@
-"""The page on operations says which log lines have which fields: a real line of each kind has exactly these."""
+"""The page on logs says which log lines have which fields: a real line of each kind has exactly these."""
 
 import json
 import logging
@@ -25,9 +25,7 @@ from tests.fakes.cluster import PERSON
 from tests.world.site import Site, stable_site
 
 ROOT = Path(__file__).parents[3]
-TABLE = (
-    (ROOT / "docs" / "operations.md").read_text(encoding="utf-8").split("| lines about one topic |")[1].split("\n\n")[0]
-)
+TABLE = (ROOT / "docs" / "logs.md").read_text(encoding="utf-8").split("| lines about one topic |")[1].split("\n\n")[0]
 Lines = list[dict[str, Any]]
 BESIDE = "cannot be called outside"
 """Airflow's warning about a task that a test runs."""
