@@ -1,4 +1,4 @@
-"""Checks the addresses of ZooKeeper and Kafka, given by a person in many ways, and normalizes their spelling.
+"""Checks the addresses of ZooKeeper and Kafka, and normalizes the spelling.
 
 The errors do not show the address, which may hold a password.
 """
@@ -41,7 +41,7 @@ def zookeeper_address(text: str) -> str:
 
 
 def kafka_address(text: str) -> str:
-    """Return `host:port,host:port`, each after its protocol if given, without spaces; raises `BadSettings`."""
+    """Return `host:port,host:port`, each after a given protocol, without spaces; raises `BadSettings`."""
     return _servers(text, "Kafka", _KAFKA, _PROTOCOL)
 
 

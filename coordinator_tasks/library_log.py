@@ -1,4 +1,4 @@
-"""The logger of Kafka's client library: it logs the same line once a minute, with the number of repeats.
+"""The logger of Kafka's client library: logs the same line once a minute, with the number of repeats.
 
 While no broker answers, each client logs every attempt to connect.
 """
@@ -25,7 +25,7 @@ class Repeats(logging.Filter):
         self._known: dict[tuple[int, str], tuple[float, int]] = {}  # line -> time of its last pass, and repeats since
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the line passes; it then tells the number of suppressed lines."""
+        """Return whether the line passes, then with the number of suppressed lines."""
         text, now = record.getMessage(), self._clock()
         line = record.levelno, _PASSING.sub("", text)
         with self._lock:

@@ -27,7 +27,7 @@ _SHOWN = 200  # characters of a foreign error
 class SiteStrategy:
     """A site's strategy under its name; `source` is its origin.
 
-    `partial`: it may leave partitions without an owner; the callable then has an attribute `partial`.
+    `partial`: partitions may stay without an owner; the callable then has an attribute `partial`.
     """
 
     name: str
@@ -60,7 +60,7 @@ class SiteStrategy:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A strategy with a failed import: its topics are held with the reason."""
+    """A strategy with a failed import: the topics are held with the reason."""
 
     why: str
 
@@ -74,12 +74,10 @@ class Broken:
 
 
 def strategies_of(default: str, parameters: Mapping[str, str], named: Mapping[str, str]) -> Strategies:
-    """Return the built-in strategies, the settings' strategies, and the registered ones.
+    """Return the built-in, the configured and the registered strategies. Of equal names, the first counts.
 
-    Of equal names, the first counts.
-
-    Raises `BadStrategy` if no strategy is named `default`, if it is built-in and refuses the parameters, or if `named`
-    has the name of a built-in strategy.
+    Raises `BadStrategy` if `default` is unknown, if a built-in `default` refuses the parameters, or if `named` has the
+    name of a built-in strategy.
     """
     taken = sorted(named.keys() & ASSIGNORS.keys())
     if taken:
@@ -121,7 +119,7 @@ def imported(source: str) -> Any:
 
 
 def _read_only(problem: Problem) -> Problem:
-    """A copy that a strategy cannot change: its answer is validated against the original."""
+    """Return a read-only copy for the strategy: the answer is validated against the original."""
     members = {
         name: replace(member, attributes=MappingProxyType(dict(member.attributes)))
         for name, member in problem.members.items()

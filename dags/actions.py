@@ -13,7 +13,7 @@ from coordinator_tasks.service.actions.declarations import ACTIONS
 
 MAX_RUNS = 4
 MAX_FOLLOWING = 50
-"""Runs of an action that is followed for hours: the action on another fleet, and the way back, wait for no run."""
+"""Parallel runs of an action that lasts hours: the action on another fleet, and the way back, wait for no run."""
 
 
 def fields(action: Action) -> Mapping[str, Param]:
@@ -22,12 +22,12 @@ def fields(action: Action) -> Mapping[str, Param]:
 
 
 def optional(form: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The field as Airflow's own form needs it: there a text may only be left empty if it may also be null."""
+    """Return the field for Airflow's own form, where only a nullable text may be left empty."""
     return {**form, "type": ["null", "string"]} if form["type"] == "string" and form.get("default") == "" else form
 
 
 def build(action: Action) -> DAG:
-    """One form."""
+    """Return the form of an action."""
     asked = {} if action.reads else {"dry_run": dry_run_param()}
     dry_run = "Changes nothing." if action.reads else "A dry run says what would happen."
     with DAG(

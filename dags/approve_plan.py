@@ -14,7 +14,7 @@ question is withdrawn and an approval is void. Partitions without a running owne
 
 
 def build(cluster: Cluster) -> DAG:
-    """The DAG of one cluster."""
+    """Return the DAG of a cluster."""
     params = {"topic": topic_param(), "digest": digest_param()}
     with cluster_dag(cluster, "approve_plan", DOCS, params, schedule=None, max_active_runs=50) as dag:
         PlanApprovalOperator(task_id="ask", cluster=cluster.name, notifiers=notifiers(cluster))

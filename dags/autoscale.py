@@ -17,7 +17,7 @@ without limits there are no runs. A person may start a run at any time.
 
 
 def build(cluster: Cluster) -> DAG:
-    """The DAG of one cluster."""
+    """Return the DAG of a cluster."""
     limit = timedelta(minutes=10)
     with cluster_dag(cluster, "autoscale", DOCS, schedule=None, max_active_runs=1, dagrun_timeout=limit) as dag:
         AutoscaleOperator(task_id="look", cluster=cluster.name)

@@ -20,7 +20,7 @@ A fleet has a single run at a time.
 
 
 def build(cluster: Cluster) -> DAG:
-    """The DAG of one cluster."""
+    """Return the DAG of a cluster."""
     options = {"schedule": [changes_of(cluster, Scope.FLEET)], "max_active_runs": MOST_AT_ONCE, "dagrun_timeout": LIMIT}
     with cluster_dag(cluster, "consumers", DOCS, {"app": fleet_param()}, **options) as dag:
         fleets = FleetRunsOperator(task_id="fleets", cluster=cluster.name)

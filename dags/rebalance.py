@@ -33,11 +33,11 @@ Changes in ZooKeeper, `reconcile` or a person start it; two runs at once have on
 MAX_RUNS = 4
 """Airflow combines the events of further changes in the next run."""
 LIMIT = timedelta(minutes=30)
-"""Time limit of a run: beside two endless runs, such as runs with a logical date in the future, `reconcile` starts none."""
+"""Time limit of a run: two endless runs, such as runs with a logical date in the future, would block `reconcile`."""
 
 
 def build(cluster: Cluster) -> DAG:
-    """The DAG of one cluster."""
+    """Return the DAG of a cluster."""
     changes = changes_of(cluster, Scope.TOPICS)
     params = {"topics": topics_param(), "dry_run": dry_run_param(default=False)}
     options = {"schedule": [changes], "max_active_runs": MAX_RUNS, "dagrun_timeout": LIMIT}

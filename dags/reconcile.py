@@ -19,13 +19,13 @@ WAKES = ("rebalance", "consumers", "stuck_topic", "approve_plan", "autoscale")
 
 
 def build(cluster: Cluster) -> DAG:
-    """The DAG of one cluster."""
+    """Return the DAG of a cluster."""
     minute = timedelta(minutes=1)
     with cluster_dag(cluster, "reconcile", DOCS, schedule=minute, max_active_runs=1, dagrun_timeout=5 * minute) as dag:
         look = ReconcileOperator(
             task_id="look", cluster=cluster.name, dag_ids={name: cluster.dag_id(name) for name in WAKES}
         )
-        # Airflow's database has 250 characters for it.
+        # Airflow's database has 250 characters for the name.
         label = "{{ (task.trigger_dag_id ~ ' ' ~ task.conf.get('topic', ''))[:250] }}"
         TriggerRunOperator.partial(task_id="wake", map_index_template=label).expand_kwargs(look.output)
     return dag

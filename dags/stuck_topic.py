@@ -15,7 +15,7 @@ the findings of the ownership audit.
 
 
 def build(cluster: Cluster) -> DAG:
-    """The DAG of one cluster."""
+    """Return the DAG of a cluster."""
     params = {"topic": topic_param(), "consumer": blocker_param(), "audit": audit_param()}
     with cluster_dag(cluster, "stuck_topic", DOCS, params, schedule=None, max_active_runs=50) as dag:
         ask = QuestionOperator(task_id="ask", cluster=cluster.name, notifiers=notifiers(cluster))

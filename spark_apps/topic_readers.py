@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class TopicReader(ABC):
-    """Reads one topic; `problem` is the reason of its end, empty while it reads."""
+    """Reads one topic; `problem` is the reason of the end, empty while reading."""
 
     def __init__(self, runner: TopicRunner) -> None:
         self.runner = runner
@@ -27,7 +27,7 @@ class TopicReader(ABC):
         """Finish the batch under way and end; False if late."""
 
     def halt(self) -> None:
-        """End the reading; a batch that does not end in time still counts as running."""
+        """End the reading; an unfinished batch still counts as running."""
         if self.end():
             why = self.problem
             self.runner.edit(lambda ownership: ownership.query_ended(why))
@@ -44,7 +44,7 @@ V = TypeVar("V")
 
 
 class TopicReaders(Generic[R]):
-    """The part of `agent.topics.Topics` that is the same for all consumers."""
+    """The common part of `agent.topics.Topics` for all consumers."""
 
     def __init__(self) -> None:
         self._topics: dict[str, R] = {}
@@ -73,7 +73,7 @@ class TopicReaders(Generic[R]):
                 self._lineage.ended(topic, one.problem)
 
     def close(self) -> None:
-        """End all readers and their runners."""
+        """End all readers and runners."""
         for one in self._topics.values():
             one.close()
 

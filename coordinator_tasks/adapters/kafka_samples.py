@@ -1,4 +1,4 @@
-"""`ports.RecordSampler` on a confluent_kafka consumer: reads a few records of each partition, and keeps none."""
+"""`ports.RecordSampler` on a confluent_kafka consumer: reads a few records of each partition, without keeping records."""
 
 import time
 from collections import defaultdict
@@ -27,8 +27,8 @@ _OWN = {
 _HEADERS = methodcaller("headers")
 """Not `message.headers()`.
 
-The client raises its error together with a broken list, and Python checks only this kind of call. Once the other call
-is made often, it ends the process by a segmentation fault (confluent-kafka 2.16.1, Python 3.11).
+The client raises an error together with a broken list, and Python checks only this kind of call. The other call, made
+often, ends the process by a segmentation fault (confluent-kafka 2.16.1, Python 3.11).
 """
 
 

@@ -1,4 +1,4 @@
-"""The data of ZooKeeper's watcher: a number for each node whose change may need a plan or a launch."""
+"""The data of ZooKeeper's watcher: a number for each node with changes that may need a plan or a launch."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,7 +12,7 @@ from coordinator_tasks.core.protocol.znodes import find_many
 from coordinator_tasks.service.coordinator import Coordinator
 
 Seen: TypeAlias = dict[str, dict[str, int]]
-"""Kind of thing → name → a number that changes with the thing."""
+"""Kind of object → name → a number that changes with the object."""
 
 
 class Scope(StrEnum):
@@ -23,9 +23,9 @@ class Scope(StrEnum):
 
 
 def observe(c: Coordinator, scope: Scope, watcher: Watcher) -> Seen:
-    """Return the present numbers; `watcher` is called once at their next change. Raises the `Unavailable` errors.
+    """Return the present numbers; `watcher` is called once at the next change. Raises the `Unavailable` errors.
 
-    A node that this account may not read is left out: the tasks that need the node report it.
+    A node without a right to read is left out: the tasks that need the node report the fault.
     """
     c.discovery.watch(watcher)
     members = {name: int(member.registered_at * 1000) for name, member in c.discovery.members().items()}

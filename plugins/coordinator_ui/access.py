@@ -1,7 +1,7 @@
 # No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the dependencies.
-"""Access to the pages: a user who may read the runs of a cluster's `rebalance` DAG may read the cluster's pages.
+"""Access to the pages: the right to read the runs of a cluster's `rebalance` DAG includes the cluster's pages.
 
-Every route gets its cluster from `Access`, which knows only readable clusters. `named_cluster` precedes every route.
+`Access` gives every route a readable cluster. `named_cluster` precedes every route.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from coordinator_tasks.service.actions.declarations import ACTIONS
 
 REBALANCE = "rebalance"
 ReadableCluster = NewType("ReadableCluster", str)
-"""The name of a cluster that the request's user may read. Only `Access` makes it; `Reader` takes nothing else."""
+"""The name of a cluster readable for the request's user. Only `Access` makes such names, and `Reader` takes no others."""
 
 
 class NotReadable(HTTPException):
@@ -33,7 +33,7 @@ class NotReadable(HTTPException):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The clusters that a user may read. `check` is Airflow's check of a DAG's runs: it raises its refusal."""
+    """The readable clusters of a user. `check` is Airflow's check of a DAG's runs, and raises Airflow's refusal."""
 
     check: Callable[[str], None]
 
@@ -50,7 +50,7 @@ class Access:
         return ReadableCluster(found.name)
 
     def all(self) -> tuple[ReadableCluster, ...]:
-        """Return every cluster that the user may read. Raises 403 without any."""
+        """Return the readable clusters of the user. Raises 403 without any."""
         every = clusters()
         found = tuple(ReadableCluster(one.name) for one in every if self._may_read(one))
         if not found:
@@ -95,7 +95,7 @@ def named_cluster(request: Request, access: UserAccess) -> ReadableCluster | Non
 
 
 def readable_clusters(access: UserAccess) -> tuple[ReadableCluster, ...]:
-    """Return every cluster that the user may read. Answers 403 without any."""
+    """Return the readable clusters of the user. Answers 403 without any."""
     return access.all()
 
 
@@ -104,7 +104,7 @@ Readable = Annotated[tuple[ReadableCluster, ...], Depends(readable_clusters)]
 
 
 def of_cluster(named: Named, access: UserAccess) -> ReadableCluster:
-    """Return the cluster of a page: named in the address, or the first that the user may read."""
+    """Return the cluster of a page: named in the address, or the first readable cluster."""
     return named or access.all()[0]
 
 

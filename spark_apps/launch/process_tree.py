@@ -1,6 +1,6 @@
 """All processes below this one: lists, signals, ends and reaps them.
 
-The caller becomes a subreaper (Linux, prctl(2)), so a process whose parent dies becomes its child and is still found.
+The caller becomes a subreaper (Linux, prctl(2)): orphans become children of the caller and are still found.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def become_subreaper() -> None:
-    """Make orphans below this process its children; raises `OSError`."""
+    """Adopt orphans below this process; raises `OSError`."""
     library = ctypes.CDLL(None, use_errno=True)
     if library.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "this process cannot become a subreaper")
@@ -61,7 +61,7 @@ def send_all(number: signal.Signals) -> None:
 
 
 def reap(codes: dict[int, int]) -> bool:
-    """Collect ended children, their exit codes into `codes` by pid; False when no child is left."""
+    """Reap ended children, with exit codes into `codes` by pid; False without any child left."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -73,7 +73,7 @@ def reap(codes: dict[int, int]) -> bool:
 
 
 def end_all(codes: dict[int, int], *, grace_s: float, poll_s: float = 0.05) -> None:
-    """Send SIGTERM to all processes, wait at most `grace_s`, then send SIGKILL until none is left."""
+    """Send SIGTERM to all processes, wait at most `grace_s`, then send SIGKILL until all have ended."""
     send_all(signal.SIGTERM)
     deadline_s = time.monotonic() + grace_s
     while reap(codes):

@@ -1,7 +1,4 @@
-"""Inserts the types that an Avro schema references in other schemas into its text.
-
-Spark's functions know one text alone.
-"""
+"""Inserts referenced types of other schemas into the text of an Avro schema: Spark's functions take one text."""
 
 import json
 from collections.abc import Iterable
@@ -12,7 +9,7 @@ NAMED = frozenset({"record", "error", "enum", "fixed"})
 
 
 def with_references(schema: str, references: Iterable[str]) -> str:
-    """The schema as JSON, each referenced type defined at its first use.
+    """Return the schema as JSON, with each referenced type defined at the first use.
 
     Raises `ValueError` for a type with two meanings.
     """
@@ -23,7 +20,7 @@ def with_references(schema: str, references: Iterable[str]) -> str:
 
 
 def _full_names(schema: Any, space: str) -> Any:
-    """The schema with each named type by its full name, in a definition and where the type is used."""
+    """Return the schema with the full name of each named type, in definitions and uses."""
     if isinstance(schema, str):
         return schema if schema in PRIMITIVES or "." in schema or not space else f"{space}.{schema}"
     if isinstance(schema, list):
@@ -51,7 +48,7 @@ def _collect(schema: Any, types: dict[str, Any]) -> None:
 
 
 def _defined(schema: Any, types: dict[str, Any], known: set[str]) -> Any:
-    """Return the schema with the definitions of `types` at their first use; `known`: already defined types."""
+    """Return the schema with the definitions of `types` at the first use; `known`: already defined types."""
     if isinstance(schema, str):
         return _defined(types[schema], types, known) if schema in types and schema not in known else schema
     if isinstance(schema, list):

@@ -1,6 +1,4 @@
-"""Reads a record as one Protobuf message to its last byte, where `from_protobuf` leaves out fields that it does not
-know.
-"""
+"""Reads a record as one Protobuf message to the last byte. `from_protobuf` silently leaves out unknown fields."""
 
 from functools import cache
 
@@ -14,16 +12,16 @@ MORE = "bytes stand behind its message, or it is not in the shortest form"
 
 
 def as_json(value: Column, descriptors: bytes, name: str) -> Column:
-    """A struct of `json`, the message as text, and `problem`: why it is null.
+    """Return a struct of `json`, the message as text, and `problem`, the reason of a null.
 
-    `descriptors`: the file that `protoc` writes.
+    `descriptors`: the file written by `protoc`.
     """
     message(descriptors, name)  # raises `KeyError` for an unknown name here, and not in a worker
     return F.udf(lambda one: read(one, descriptors, name), "json STRING, problem STRING")(value)
 
 
 def read(value: bytes | None, descriptors: bytes, name: str) -> tuple[str | None, str | None]:
-    """One record as JSON, or its problem."""
+    """Return one record as JSON, or the problem."""
     if value is None:
         return None, NO_VALUE
     try:

@@ -1,8 +1,8 @@
 """Decodes Avro records with a schema id in front (the format of Confluent's serialisers) by Spark's own `from_avro`.
 
 Spark's function needs the schema of each record, and knows no registry. So the versions of a subject are read once, when
-the query is built. Each record is decoded by its own version, into the columns of the latest one. A record of a version
-that is registered later becomes null until the consumer restarts.
+the query is built. Each record is decoded by its own version, into the columns of the latest version. A record of a version
+registered later becomes null until the consumer restarts.
 """
 
 import json
@@ -28,16 +28,14 @@ MAGIC_BYTES = 5
 """A zero, then the schema's id in four bytes, big-endian."""
 WHOLE = 2**31 - 1
 END = secrets.token_bytes(16)
-"""Put behind each record, and read there.
-
-Avro itself reads no further than a record's end, and says nothing of what follows.
+"""Appended to each record before decoding, to find trailing bytes: Avro stops silently at the record's end.
 """
 TIMEOUT_S, ALL_TIMEOUT_S = 10.0, 60.0
-"""For one answer, and for all of a subject."""
+"""Bytes of one answer, and of all answers for a subject."""
 MOST_BYTES = 4 * 1024 * 1024
 """Of an answer: a schema has kilobytes."""
 MOST_SCHEMAS = 1_000
-"""Versions of a subject and references: each is one request."""
+"""Versions of a subject and references: one request each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class Subject:
 def subject_of(settings: Mapping[str, str], subject: str, client: httpx.Client | None = None) -> Subject:
     """Ask the registry in the settings `schemaRegistry`, `schemaRegistryUser` and `schemaRegistryPassword`.
 
-    The address may be the name of one in the site's `registries`, with the log-in in it. Without a name, give the
+    The address may be a name in the site's `registries`, which hold address and log-in. Without a name, give the
     password as `PIPELINE_schemaRegistryPassword` in the environment. Raises `Refused`.
     """
     url = setting(settings, "schemaRegistry", "").rstrip("/")
@@ -72,7 +70,7 @@ def subject_of(settings: Mapping[str, str], subject: str, client: httpx.Client |
 
 
 class _Registry:
-    """The schemas of a registry, each asked for once; soft-deleted ones too, since records of them remain."""
+    """The schemas of a registry, each read once; soft-deleted schemas too, since their records remain."""
 
     def __init__(self, client: httpx.Client, url: str, auth: tuple[str, str] | None) -> None:
         self._client, self._url, self._auth = client, url, auth
@@ -80,7 +78,7 @@ class _Registry:
         self._until = time.monotonic() + ALL_TIMEOUT_S
 
     def subject(self, subject: str) -> Subject:
-        """All versions; the latest that is not deleted gives the columns, or the latest of all if each is deleted."""
+        """Read all versions; the latest undeleted version gives the columns, or the latest if all are deleted."""
         place = _versions(subject)
         every = sorted(self._answer(f"{place}?deleted=true"))
         try:
@@ -102,7 +100,7 @@ class _Registry:
         return with_references(text, references) if references else text
 
     def _references(self, schema: Mapping[str, Any]) -> list[str]:
-        """The texts of all schemas that this one needs, also by the references of its references."""
+        """Return the texts of all referenced schemas, directly or indirectly."""
         known: dict[tuple[str, int], str] = {}
         ahead = list(schema.get("references") or ())
         while ahead:
@@ -139,7 +137,7 @@ def _versions(subject: str) -> str:
 
 
 def _address(url: str) -> httpx.URL:
-    """Raises `Refused` without what was given, which may hold a password."""
+    """Raises `Refused` without the given address, which may hold a password."""
     with suppress(httpx.InvalidURL):
         given = httpx.URL(url)
         if given.scheme in ("http", "https") and given.host:
@@ -151,9 +149,9 @@ def _address(url: str) -> httpx.URL:
 
 
 def decoded(column: Column, subject: Subject) -> Column:
-    """The record; null if it is no Avro record of this subject, is cut short, or has bytes behind it.
+    """Return the record; null for another subject, a truncated record, or trailing bytes.
 
-    `undecoded` says which. Needs `spark-avro` on the class path.
+    `undecoded` gives the reason. Needs `spark-avro` on the class path.
     """
     number = schema_id(column)
     body = F.concat(F.substring(column, MAGIC_BYTES + 1, WHOLE), F.lit(bytearray(END)))
@@ -162,7 +160,7 @@ def decoded(column: Column, subject: Subject) -> Column:
         F.when(_framed(column) & (number == one), from_avro(body, _with_end(text), options))
         for one, text in subject.schemas.items()
     ]
-    # The array is for Spark to decode once what is used several times.
+    # Without the array Spark would decode the record at every use.
     whole = F.transform(
         F.array(F.coalesce(*by_version)),
         lambda one: F.when(one["end"].eqNullSafe(F.lit(bytearray(END))), one["record"]),
@@ -171,7 +169,7 @@ def decoded(column: Column, subject: Subject) -> Column:
 
 
 def undecoded(column: Column, subject: Subject, record: Column) -> Column:
-    """Why `record`, which `decoded` made of the column, is null; or null."""
+    """Return why `record`, the result of `decoded` for the column, is null; or null."""
     known = schema_id(column).isin(list(subject.schemas))
     unknown = F.concat(
         F.lit("schema "), schema_id(column), F.lit(" is none of the subject, or newer than this consumer")
@@ -190,7 +188,7 @@ def _framed(column: Column) -> Column:
 
 
 def _with_end(schema: str) -> str:
-    """The schema of a record with `END` behind it: only a record that is read to its last byte has it there."""
+    """Return the schema with a last field for `END`: the field is right only after a record without trailing bytes."""
     end = {"type": "fixed", "name": "_end", "size": len(END)}
     fields = [{"name": "record", "type": json.loads(schema)}, {"name": "end", "type": end}]
     return json.dumps({"type": "record", "name": "_with_end", "fields": fields})

@@ -10,8 +10,8 @@ class OneTopic:
     """A strategy for one topic on a group strategy that ignores present owners.
 
     All members subscribe to the topic, and are ordered by id. The group strategy plans the whole topic; fixed
-    partitions then stay at their places, so that they shift no range. Only `assign` is passed on: a test names any
-    other method of strategies that the coordinator would call.
+    partitions then stay in place, without shifting a range. Only `assign` is passed on; a test names every further
+    method in use.
     """
 
     def __init__(self, strategy: GroupAssignor) -> None:

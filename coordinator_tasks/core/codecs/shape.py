@@ -1,4 +1,4 @@
-"""JSON objects as tables: a line for each field has its name, attribute, kind, and default value."""
+"""JSON objects as tables: a line for each field, with name, attribute, kind and default value."""
 
 from collections.abc import Callable, Mapping
 from operator import attrgetter
@@ -11,14 +11,14 @@ T = TypeVar("T")
 
 
 class FieldKind(NamedTuple):
-    """Reads a field of this kind by its name in an object, and writes its value (`None` = unchanged)."""
+    """Reads a field of this kind by name from an object, and writes the value (`None` = unchanged)."""
 
     read: Callable[[Fields, str], Any]
     write: Callable[[Any], Any] | None = None
 
 
 class Item(NamedTuple):
-    """One field, required without a `default`; `sparse`: only written if its value is not empty."""
+    """A field, required without a `default`; `sparse`: only written if not empty."""
 
     attribute: str
     kind: FieldKind
@@ -27,7 +27,7 @@ class Item(NamedTuple):
 
 
 class Shape(Generic[T]):
-    """The JSON object of a class, by the names of its fields in the order of writing."""
+    """The JSON object of a class: field names in the order of writing."""
 
     def __init__(self, made: Callable[..., T], items: Mapping[str, Item]) -> None:
         self._made = made

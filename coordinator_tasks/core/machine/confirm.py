@@ -10,7 +10,7 @@ from coordinator_tasks.core.text.partition_text import counted
 
 
 def _status(consumer: str, topic: str, node: TopicNode, epoch: int, world: World) -> TopicStatus | str:
-    """Return the consumer's status of the topic once `epoch` is acted on, else a sentence with what is missing."""
+    """Return the consumer's status of the topic once `epoch` is acted on, else a sentence with the missing step."""
     incarnation = node.incarnations.get(consumer, 0)
     answer = world.answers.get(consumer)
     if answer is None:
@@ -34,7 +34,7 @@ def _status(consumer: str, topic: str, node: TopicNode, epoch: int, world: World
 
 
 def why_not_closed(consumer: str, partition: int, topic: str, node: TopicNode, epoch: int, world: World) -> str:
-    """Return what is missing until this possible owner has closed the partition; empty if closed."""
+    """Return the missing step before this possible owner has closed the partition; empty if closed."""
     status = _status(consumer, topic, node, epoch, world)
     if isinstance(status, str):
         return status
@@ -42,7 +42,7 @@ def why_not_closed(consumer: str, partition: int, topic: str, node: TopicNode, e
 
 
 def why_not_started(consumer: str, partition: int, topic: str, node: TopicNode, epoch: int, world: World) -> str:
-    """Return what is missing until the assignee has started the partition; empty if started."""
+    """Return the missing step before the assignee has started the partition; empty if started."""
     status = _status(consumer, topic, node, epoch, world)
     if isinstance(status, str):
         return status
@@ -82,7 +82,7 @@ def _failures(view: TopicView, world: World) -> Iterator[tuple[str, TopicStatus,
 
 
 def failing(view: TopicView, world: World) -> tuple[CommonFailure, ...]:
-    """Return what the owners report as not processable, each cause once."""
+    """Return the reported processing failures, each cause once."""
     owned = by_consumer((c, p) for p, c in view.node.assignments.items()) if view.node is not None else {}
     return by_cause(
         common
@@ -92,7 +92,7 @@ def failing(view: TopicView, world: World) -> tuple[CommonFailure, ...]:
 
 
 def waiting(view: TopicView, world: World) -> tuple[Reason, ...]:
-    """Return the partitions that their owners cannot process, each with its offset, the reason and the next try."""
+    """Return the partitions with processing failures, each with offset, reason and next try."""
     owners, found = view.node.assignments if view.node is not None else {}, list[Reason]()
     for owner, status, failure in _failures(view, world):
         again = f"the next try is in {failure.next_s:.0f} s" if failure.next_s else "the next try is under way"

@@ -1,4 +1,4 @@
-"""The failures that consumers report, each cause once, with all consumers and partitions that wait for it. Pure."""
+"""The reported failures of consumers by cause, with the waiting consumers and partitions. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _MOST_CHARS = 100
 
 @dataclass(frozen=True, slots=True)
 class CommonFailure:
-    """What waits for one cause. `why`: the error; of a sink that is `away`, the error that has lasted longest.
+    """The consumers and partitions behind one cause. `why`: the error; for an `away` sink, the oldest error.
 
     `consumers`: sorted; `partitions`: topic → waiting partitions, sorted; `for_s`: seconds since the first failed try.
     """
@@ -36,7 +36,7 @@ class CommonFailure:
 
     @property
     def in_topic(self) -> str:
-        """Return the sentence beside the topic's name. The error of a sink is left out: `told` has it, once for all topics."""
+        """Return the sentence beside the topic's name, without the error of a sink: `told` has one sentence for all topics."""
         sentence = self._sentence(", ".join(map(_named, self.partitions.values())))
         return sentence if self.away else f"{sentence}: {self.why}"
 
@@ -60,12 +60,12 @@ def failures_of(
 
 
 def cause_key(one: CommonFailure | Failure) -> str | None:
-    """Return what failures of one cause have in common: the text of the user's error; `None` for any sink that is away."""
+    """Return the key of a cause: the text of the user's error; `None` for every unreachable sink."""
     return None if one.away else one.why
 
 
 def by_cause(found: Iterable[CommonFailure]) -> tuple[CommonFailure, ...]:
-    """Return the failures with equal errors merged, in order. All failures of sinks that are away have one cause."""
+    """Return the failures with equal errors merged, in order. All unreachable sinks are one cause."""
     merged: dict[str | None, CommonFailure] = {}
     for one in found:
         key = cause_key(one)

@@ -6,7 +6,7 @@ from coordinator_tasks.core.model import Cause, CauseKind
 from coordinator_tasks.core.text.partition_text import agreed, because, duration, named, noun, shown
 
 _CONTINUED = "a rebalance under way goes on"
-_MOST = 10  # causes of one kind that a record keeps
+_MOST = 10  # causes of one kind in a record
 
 
 def kept(causes: Iterable[Cause]) -> tuple[Cause, ...]:
@@ -36,7 +36,7 @@ def by_whom(cause: Cause) -> str:
 
 
 def restart_planned(cause: Cause) -> str:
-    """Return who has planned the restart of a consumer that is gone, as the end of a clause; empty if nobody has."""
+    """Return the person behind a planned restart of a missing consumer, as the end of a clause; empty without a plan."""
     return f", restart planned by {cause.by}" if cause.by else ""
 
 

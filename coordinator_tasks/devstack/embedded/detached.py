@@ -1,7 +1,7 @@
-"""Leaves processes running after their owner has ended, and lets another process end them later.
+"""Detaches processes from their owner, and lets another process end the detached processes later.
 
-A file names the detached processes: the owner's mark, and each process with its id and start time, so that another
-process with the same id is never taken for it. The file also has details for the next process, such as addresses, but
+A file names the detached processes: the owner's mark, and each process with its id and start time, so that no other
+process with the same id is ended. The file also has details for the next process, such as addresses, but
 no secrets.
 """
 
@@ -40,7 +40,7 @@ class _State(TypedDict):
 def detach(state_file: Path, processes: Sequence[ManagedProcess], details: Mapping[str, str]) -> None:
     """Write the file and let all started processes outlive this process; ``processes`` in order of their start.
 
-    The processes' objects are released, so the end of their ``with`` blocks does not end them.
+    The processes' objects are released: the end of a ``with`` block ends no process.
     """
     guard = Guard.current()
     entries: list[_Process] = [

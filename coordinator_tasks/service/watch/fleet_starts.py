@@ -1,4 +1,4 @@
-"""The consumers that a fleet wants and that have not registered yet: their launch is due or under way."""
+"""The unregistered consumers of fleets whose launch is due or under way."""
 
 from collections.abc import Collection
 from contextlib import suppress
@@ -33,10 +33,10 @@ class FleetStart:
 
 
 def fleet_starts(c: Coordinator) -> tuple[FleetStart, ...]:
-    """Return the fleets with consumers that are to be launched or are starting; empty if a node is unreadable.
+    """Return the fleets with due or starting consumers; empty if a node is unreadable.
 
-    Left out: consumers whose last process ended with an error, isolated and drained consumers, and fleets that this
-    host may not launch.
+    Left out: consumers whose last process ended with an error, isolated and drained consumers, and fleets not allowed
+    on this host.
     """
     with suppress(CoordinatorError):
         members = c.discovery.members()
@@ -66,5 +66,5 @@ def _starts(consumer: str, world: World, c: Coordinator) -> bool:
 
 
 def starts_of(topic: str, starts: Collection[FleetStart]) -> str:
-    """Return the sentences of the fleets that read this topic; empty if none is starting."""
+    """Return the sentences of the starting fleets of this topic."""
     return joined(one.told for one in starts if wants(one.topics, topic))

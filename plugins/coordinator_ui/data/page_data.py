@@ -1,7 +1,7 @@
 """Reads the data of the pages from ZooKeeper and the consumers' own interfaces. Writes nothing and decides nothing.
 
-A part that cannot be read is replaced by a sentence, and hides no other part. These functions raise only
-`StoreUnavailable`, if ZooKeeper does not answer at all.
+An unreadable part becomes a sentence, and hides no other part. These functions raise only `StoreUnavailable`, if
+ZooKeeper does not answer.
 """
 
 import heapq
@@ -39,9 +39,9 @@ MOST_LINKED = 50
 
 @dataclass(frozen=True, slots=True)
 class Consumers:
-    """The consumers of this cluster, or why they are unreadable.
+    """The consumers of this cluster, or the reason of a failed read.
 
-    `lags`: topic → records behind the log's end, as far as reported; `partly`: the topics with an owner that reports no
+    `lags`: topic → records behind the log's end, as far as reported; `partly`: the topics with an owner without a reported
     lag.
     """
 
@@ -51,22 +51,22 @@ class Consumers:
     partly: Collection[str] = ()
 
     def of_topic(self, topic: str) -> dict[str, overview.RunningTopic]:
-        """Return consumer → its status of the topic, for answering consumers."""
+        """Return consumer → status of the topic, for answering consumers."""
         answering = (one for one in self.listed if one.health)
         return {one.consumer: said for one in answering for said in one.topics if said.topic == topic}
 
     def silent(self, owners: Collection[str]) -> tuple[ConsumerOverview, ...]:
-        """Return the owners that are absent or silent."""
+        """Return the absent or silent owners."""
         return tuple(one for one in self.listed if one.consumer in owners and one.problem)
 
     def kept(self, summary: TopicSummary) -> dict[str, tuple[int, ...]]:
-        """Return draining consumer → its remaining partitions of a Stable topic."""
+        """Return draining consumer → remaining partitions of a Stable topic."""
         drain = {one.consumer for one in self.listed if one.presence == overview.DRAINING}
         settled = summary.state is State.STABLE
         return {who: numbers for who, numbers in summary.owners.items() if settled and who in drain}
 
     def unwell(self, owners: Collection[str], topic: str) -> list[str]:
-        """Return the problems that answering owners report of themselves and the topic, each cause once.
+        """Return the reported problems of answering owners and of the topic, each cause once.
 
         The failures of several owners, and of a sink, come first.
         """
@@ -104,8 +104,8 @@ class ClusterPage:
 class TopicPage:
     """One topic with its history; `more` = older history exists.
 
-    `kept`: draining owner → until when it keeps its partitions; empty = it gives them away with the next plan.
-    `budget`: whether a plan may have to wait for a person's approval.
+    `kept`: draining owner → end of the wait; empty = the partitions are given away with the next plan.
+    `budget`: whether a plan may wait for a person's approval.
     """
 
     now: float
@@ -190,7 +190,7 @@ def run_page(c: Coordinator, run: str, began_at: float, ended_at: float) -> RunP
 
 
 def _between(c: Coordinator, topic: str, begin_at: float, end_at: float) -> list[Record]:
-    """The records of a time span, oldest first, at most `RUN_RECORDS`. A binary search finds them without reading all."""
+    """The records of a time span, oldest first, at most `RUN_RECORDS`. A binary search avoids reading all records."""
     names = history.names(c, topic)
 
     def at(name: str) -> float:
@@ -225,7 +225,7 @@ def _lags(listed: Iterable[ConsumerOverview]) -> dict[str, int]:
 
     Each topic's row would go through all consumers, for thousands of topics.
 
-    A former owner's running partition, such as an isolated live owner's, is counted at its new owner.
+    A running partition of a former owner, such as an isolated live owner, is counted at the new owner.
     """
     found: dict[str, int] = {}
     for said in (topic for one in listed if one.health for topic in one.topics):

@@ -1,4 +1,4 @@
-"""One topic for the pages: the owners of its partitions, and its blockers.
+"""One topic for the pages: owners and blockers.
 
 An unreadable part is replaced by a sentence. These functions raise only `StoreUnavailable`.
 """
@@ -26,18 +26,18 @@ LATE_S = 10.0
 """Seconds without an alarm for any rebalance; after this, a rebalance is late at twice the topic's recent durations."""
 USUAL_OF = 8
 MOST_LATE = 50
-"""Topics whose history is read for lateness; any other topic is late after `LATE_S`."""
+"""Topics whose history is read for lateness; all others are late after `LATE_S`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSummary:
-    """One topic now. `owners`: consumer → partitions; `since`: partition → the epoch at which its holding began.
+    """One topic now. `owners`: consumer → partitions; `since`: partition → first epoch of the holding.
 
     `unowned`: partitions without an owner, now and in the plan; `closing`, `starting`: consumer → unconfirmed
-    partitions; `blockers`: consumer → its missing confirmation; `overrides`: a person's freezes, pauses and pins;
-    `frozen`: owned partitions stay; `paused`: partitions that are not read; `last`: the newest record, `last_problem`:
-    why it is unreadable; `late`: its rebalance lasts longer than usual; `starts`: who is being started, if nobody owns
-    anything; `problem`: why the topic is unreadable (the figures are then empty).
+    partitions; `blockers`: consumer → missing confirmation; `overrides`: a person's freezes, pauses and pins;
+    `frozen`: owned partitions stay; `paused`: unread partitions; `last`: the newest record, `last_problem`:
+    the reason of an unreadable record; `late`: the rebalance lasts longer than usual; `starts`: starting consumers of a
+    topic without owners; `problem`: why the topic is unreadable (the figures are then empty).
     """
 
     topic: str
@@ -157,7 +157,7 @@ def _newest(c: Coordinator, topic: str) -> tuple[Record | None, str]:
 def _blockers(
     c: Coordinator, views: Iterable[TopicView], look: Callable[[], World] | None
 ) -> tuple[dict[str, dict[str, str]], World | None]:
-    """Return topic → consumer → its missing confirmation, for moving topics; and the world.
+    """Return topic → consumer → missing confirmation, for moving topics; and the world.
 
     Without `look` and moving topics no consumer is asked.
     """

@@ -1,5 +1,5 @@
 # No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the dependencies.
-"""The list of rebalances over all clusters that a user may read: its filter and its pages."""
+"""The list of rebalances over all readable clusters, with filter and pages."""
 
 from collections.abc import Collection
 from datetime import UTC, datetime

@@ -29,11 +29,11 @@ _FIRST_STRONG_ISOLATE, _POP_ISOLATE, _ISOLATES = "\u2068", "\u2069", re.compile(
 TEMPLATES = Path(__file__).parents[1] / "templates"
 MOST_IN_CELL = 8
 MOST_IN_LINE = 32
-"""Characters of a name that is never broken."""
+"""Length of a name without a line break."""
 MOST_IN_GRID = 64
-"""Partitions that fit side by side; a larger topic is shown by ranges."""
+"""Partitions side by side; a larger topic is shown by ranges."""
 LIVE = ("elements", "grid", "tables", "topics", "matrix", "charts", "page")
-"""The parts of the live page's script, in the order of their use; together they are one function."""
+"""The parts of the live page's script, in order: together one function."""
 VENDOR = Path(__file__).parents[1] / "vendor"
 UPLOT = "uPlot-1.6.32"
 """The charting library, part of the package: no page fetches anything from elsewhere."""
@@ -50,8 +50,8 @@ def page(
 ) -> HTMLResponse:
     """Render a template. `base` is the address of the pages, `here` the cluster's, `airflow` that of Airflow's UI.
 
-    `cluster` empty = a page of all clusters. `scripts`: further scripts. `now_at`: shows the age of a page that cannot
-    be reloaded.
+    `cluster` empty = a page of all clusters. `scripts`: further scripts. `now_at`: shows the age of a page without
+    reload.
     """
     base = str(request.scope.get("root_path", "")).rstrip("/")
     values |= {
@@ -65,7 +65,7 @@ def page(
 
 
 def data(content: Any, status: HTTPStatus = HTTPStatus.OK) -> JSONResponse:
-    """Return JSON that no browser keeps, shows as a page, or takes for a script."""
+    """Return JSON, not to be cached, shown as a page, or run as a script."""
     return JSONResponse(content, status, headers=_headers())
 
 
@@ -76,7 +76,7 @@ def script(name: str) -> Response:
 
 @cache
 def environment() -> Environment:
-    """Return the templates' environment. It escapes everything: names and reasons come from consumers and people."""
+    """Return the templates' environment with escaping: names and reasons come from consumers and people."""
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -151,7 +151,7 @@ def _read(path: Path) -> str:
 
 @cache
 def _headers(scripts: tuple[str, ...] = ()) -> dict[str, str]:
-    """The content security policy: only our own script and style, and only Airflow's own pages may frame this one."""
+    """The content security policy: only our own script and style; only Airflow's own pages may frame the page."""
     script = " ".join(_hash(_code()[name]) for name in ("page", *scripts))
     style = _hash(str(environment().globals["style"]))
     policy = (

@@ -4,9 +4,9 @@ from spark_apps.agent.ownership.owned_partition import OwnedPartition
 
 
 def misplaced(held: OwnedPartition, beginning: int | None, now: float, ahead_s: float) -> str:
-    """Return why the log does not have the next offset, as a sentence without its end; empty = the log has it.
+    """Return why the next offset is not in the log, as a sentence without an end; empty = the offset is there.
 
-    During a batch its executors detect a missing offset. A position behind the log's end counts after `ahead_s`; `now`
+    During a batch the executors detect a missing offset. A position behind the log's end counts after `ahead_s`; `now`
     is the clock's monotonic time.
     """
     end = held.log.offset
@@ -20,7 +20,7 @@ def misplaced(held: OwnedPartition, beginning: int | None, now: float, ahead_s: 
 
 
 def overtaken(held: OwnedPartition, beginning: int) -> str:
-    """Return offsets that may have been deleted before reading, as a sentence; empty = no such offsets."""
+    """Return possibly deleted unread offsets, as a sentence; empty = none."""
     first = held.log.handed_from
     if first is None or beginning <= first:
         return ""

@@ -1,7 +1,7 @@
-"""Calls of the application's listener for its partitions, and the effect of the answers; one call at a time.
+"""Calls of the application's listener, and the effect of the answers; one call at a time.
 
-The listener is called before a partition begins, and at its end after the last batch has passed the sink and before the
-last commit, the close and the release.
+The listener is called before a partition begins, and at the end: after the last batch has passed the sink, before the last
+commit, the close and the release.
 """
 
 from collections.abc import Mapping
@@ -26,14 +26,14 @@ class Happening(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """A due call: partition → offset. None of these partitions ends before the answer."""
+    """A due call: partition → offset. The partitions do not end before the answer."""
 
     happening: Happening
     offsets: Mapping[int, int]
 
 
 class Listening:
-    """The listener's calls for one topic, and the answers."""
+    """The listener's calls for a topic, and the answers."""
 
     def __init__(self, holdings: Holdings, grants: Grants, reports: Reports) -> None:
         self._holdings = holdings

@@ -22,7 +22,7 @@ class TopicAccount:
 
 
 class Journal:
-    """`standing`: topic → its facts; an empty name = the consumer itself. For one thread, except `epoch_of`."""
+    """`standing`: topic → facts; an empty name = the consumer. For one thread, except `epoch_of`."""
 
     def __init__(self, standing: Callable[[], Mapping[str, TopicAccount]]) -> None:
         self._standing = standing

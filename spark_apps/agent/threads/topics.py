@@ -10,15 +10,15 @@ V = TypeVar("V")
 
 
 class Topics(Protocol):
-    """The ownership of each topic; `edit` runs one change of a topic at a time."""
+    """The ownership of each topic; `edit` serializes the changes of a topic."""
 
     def names(self) -> Collection[str]:
         """Return the known topics."""
 
     def appeared(self, topic: str, node: TopicNode) -> str:
-        """Start a new topic of ZooKeeper. Return a sentence if it cannot start, else an empty text.
+        """Start a new topic of ZooKeeper. Return a sentence if the start fails, else an empty text.
 
-        The caller hands over the node's assignments, if they are in force.
+        The caller hands over the node's assignments, if in force.
         """
 
     def edit(self, topic: str, change: Callable[[TopicOwnership], V]) -> V:
@@ -31,4 +31,4 @@ class Topics(Protocol):
         """Why nothing can be read at present, although nothing has ended; or an empty text."""
 
     def halt(self) -> None:
-        """Stop all queries and wait for their tasks; tell every topic that its query has ended."""
+        """Stop all queries, wait for the tasks, and report the end of the query to every topic."""

@@ -1,11 +1,11 @@
-"""The partitions of one member by their weight."""
+"""The partitions of a member by weight."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 
 class PartitionsByWeight:
-    """Partitions in the order of their weights, then of their numbers.
+    """Partitions in the order of weights, then of numbers.
 
     Two parallel lists are searched several times faster than a list of pairs.
     """
