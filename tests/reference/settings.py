@@ -44,7 +44,7 @@ SEE = {
     "parameters": "[for a whole cluster](../assignors.md#for-a-whole-cluster)",
     "strategies": "[a strategy of your own](../assignors.md#a-strategy-of-your-own)",
     "rules": "[upgrades](../howto/upgrade.md)",
-    "policy.absent_after_s": "[measured](../measurements.md#a-death-that-nobody-reports)",
+    "policy.absent_after_s": "[measured](../measurements.md#an-unreported-death)",
     "policy.pack_over_bytes": "[the packed form](../architecture.md#the-packed-form)",
     "allowed.applications": "[what may be launched](../allowed.md)",
     "databases": "[databases and registries](../allowed.md#databases-and-registries)",
