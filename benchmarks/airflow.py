@@ -2,14 +2,13 @@
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
 
 PROJECT = Path(__file__).resolve().parent.parent
-OVERHEAD = PROJECT / "benchmarks" / "dags" / "overhead.py"
 
 
 def airflow_for(
@@ -18,20 +17,13 @@ def airflow_for(
     zookeeper: str,
     kafka: str,
     site: Mapping[str, Any],
-    further: Sequence[Path] = (),
-    *,
-    settings: Mapping[str, str] | None = None,
-    dags: Iterable[str] = (),
 ) -> EmbeddedAirflow:
     """Return an Airflow, not started yet; all clusters are in this ZooKeeper.
 
-    `site`: the coordinator's settings in the extra of ZooKeeper's connection; `further`: files of DAGs beside ours,
-    named after their DAG unless named in `dags`; `settings`: of Airflow.
+    `site`: the coordinator's settings in the extra of ZooKeeper's connection.
     """
     files = folder / "dags"
     shutil.copytree(PROJECT / "dags", files, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in further:
-        shutil.copy(file, files)
     return EmbeddedAirflow(
         folder / "airflow",
         files,
@@ -41,6 +33,5 @@ def airflow_for(
             "zookeeper_default": {"conn_type": "generic", "host": zookeeper, "extra": json.dumps(site)},
             "kafka_default": {"conn_type": "generic", "extra": json.dumps({"bootstrap.servers": kafka})},
         },
-        settings=settings,
-        expected_dags=("rebalance", "reconcile", *(dags or (file.stem for file in further))),
+        expected_dags=("rebalance", "reconcile"),
     )

@@ -13,7 +13,6 @@ stands still for `RESCALE_S` at each change of parallelism, as its rescaling res
   each minute over a window of 3 min, scale-down factor at most 0.6, and no undoing (its detection of ineffective scaling is off by default)
 """
 
-import argparse
 import json
 import random
 from collections import deque
@@ -24,12 +23,9 @@ from math import ceil, pi, sin
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.circumstances import circumstances, told
 from benchmarks.plot import Line, Panel, panels
-from benchmarks.result import grid, output, report
+from benchmarks.result import grid, options, output, report
 from coordinator_tasks.core.fleet.growth import GrowthKind, GrowthObservation, Limits, Load, Memory, decide
 
 PARTITIONS, CAPACITY = 24, 1_000.0
@@ -352,16 +348,6 @@ def _binned(values: Sequence[float]) -> tuple[tuple[float, float], ...]:
     return tuple((at / 3600, max(values[at : at + BIN_S])) for at in range(0, len(values), BIN_S))
 
 
-def show(result: Mapping[str, Any]) -> None:
-    """The table."""
-    table = Table(title=f"Growth policies, {HOURS} simulated hours each; lag in seconds of the present rate")
-    for name in ("load", "policy", "lag p50", "p99", "worst", "consumers", "most", "changes", "moves"):
-        table.add_column(name, justify="left" if name in ("load", "policy") else "right")
-    for one in result["cells"]:
-        table.add_row(*(str(value) for value in one.values()))
-    Console(width=140).print(table)
-
-
 def markdown(result: Mapping[str, Any]) -> str:
     """A row for each load and policy."""
     titles = ("load", "policy", "lag, median s", "p99", "worst", "consumers on average", "at most", "changes", "moves")
@@ -371,8 +357,7 @@ def markdown(result: Mapping[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", type=output)
+    parser = options(__doc__)
     parser.add_argument("--svg", type=output)
     given = parser.parse_args()
     courses = [run(load, policy) for load in LOADS for policy in POLICIES]
@@ -383,7 +368,7 @@ def main() -> None:
         **circumstances(),
         "constants": {**constants, "most": MOST, "lag_threshold": LAG_THRESHOLD, "hours": HOURS},
     }
-    report({**result, "cells": [one.cell for one in courses]}, show, given.json)
+    report({**result, "cells": [one.cell for one in courses]}, markdown, given.json)
 
 
 if __name__ == "__main__":

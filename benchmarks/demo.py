@@ -5,7 +5,6 @@
 A failed run ends the benchmark.
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -13,11 +12,8 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.circumstances import PROJECT, noted, told
-from benchmarks.result import grid, output, report, whole
+from benchmarks.result import grid, options, report, whole
 from coordinator_tasks.devstack.demo.stack import default_folders
 
 KINDS = {"join": "join", "drain": "drain", "kill": "kill -9, reported by the launcher"}
@@ -67,21 +63,13 @@ def markdown(result: Mapping[str, Any]) -> str:
     return f"{told(result, how)}\n\n{grid(TITLES, rows_of(runs))}\n\n{said}"
 
 
-def show(result: Mapping[str, Any]) -> None:
-    table = Table(*TITLES, title=f"the demonstration, {len(result['runs'])} runs")
-    for row in rows_of(result["runs"]):
-        table.add_row(*row)
-    Console().print(table)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--runs", type=whole, default=3)
-    parser.add_argument("--json", type=output)
     given = parser.parse_args()
     with noted() as result:
         result["runs"] = measure(given.runs)
-    report(result, show, given.json)
+    report(result, markdown, given.json)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ Commits: all partitions of a consumer at once, as its agent does. Throughput: a 
 agent commits at most twenty times a second. Alternating, so that a busy machine is busy for both.
 """
 
-import argparse
 import sys
 import threading
 import time
@@ -17,12 +16,10 @@ from typing import Any
 
 import psutil
 from confluent_kafka import Producer
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.circumstances import noted, told
 from benchmarks.plain_loop import looping
-from benchmarks.result import grid, output, report, whole
+from benchmarks.result import grid, options, report, whole
 from benchmarks.servers import served
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
@@ -132,16 +129,6 @@ def throughput(zookeeper: str, kafka: str, fence: str, topic: str, records: int)
     return {"fence": fence, "records": sink.records, "records_per_s": round(sink.records / took_s)}
 
 
-def show(result: dict[str, Any]) -> None:
-    for part in ("commits", "throughput"):
-        table = Table(title=f"{part}, load {result['load_before']:.1f} on {result['cores']} cores")
-        for name in result[part][0]:
-            table.add_column(name, justify="right")
-        for line in result[part]:
-            table.add_row(*(f"{value:,}" if not isinstance(value, str) else value for value in line.values()))
-        Console().print(table)
-
-
 def markdown(result: Mapping[str, Any]) -> str:
     """Return the commits of both fences side by side, and the throughput of each round below."""
     found = {(one["partitions"], one["fence"]): one for one in result["commits"]}
@@ -169,10 +156,9 @@ def markdown(result: Mapping[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--commits", type=whole, default=100)
     parser.add_argument("--records", type=whole, default=400_000)
-    parser.add_argument("--json", type=output)
     given = parser.parse_args()
     asked = noted(rounds=ROUNDS, records=given.records, commits=[], throughput=[])
     with asked as result, served("fence") as (_, zookeeper, kafka):
@@ -184,7 +170,7 @@ def main() -> None:
                 topic = f"backlog-{number}-{fence}"
                 backlog(kafka, topic, BACKLOG, given.records)
                 result["throughput"].append(throughput(zookeeper, kafka, fence, topic, given.records))
-    report(result, show, given.json)
+    report(result, markdown, given.json)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Stalls of every moved and unmoved partition when consumers join, leave, restart and crash: Kafka's protocols, ours.
 
     python -m benchmarks.handoff [--partitions 12,48,192] [--rounds 5] [--kinds join,leave,rolling,crash]
-        [--only eager,cooperative-quick,java-kip848,ours,spark,...] [--airflow] [--json build/handoff.json] [--svg FILE]
+        [--only eager,cooperative-quick,java-kip848,ours,spark,...] [--airflow] [--json build/handoff.json]
 
 All plain clients run at once on one broker, each protocol with a separate topic and group, so that a disturbance
 affects all of them; Java clients and Spark applications take turns with them. Before every change of membership is a
@@ -58,7 +58,7 @@ from benchmarks.handoff_lanes import (
     coordinator_settings,
     create_topic,
 )
-from benchmarks.handoff_report import judged, line_of, show, write_plots
+from benchmarks.handoff_report import judged, line_of, show
 from benchmarks.handoff_traffic import TrafficOrder, produce
 from benchmarks.result import output, report, whole, wholes
 from benchmarks.stalls import Flow, Window, course, fewest_moves, impact
@@ -399,11 +399,8 @@ def main() -> None:
         "--airflow", action="store_true", help="Airflow's tasks run our transitions, not the plain loop"
     )
     parser.add_argument("--json", type=output)
-    parser.add_argument("--svg", type=output, help="one plot for each kind: NAME-KIND.svg")
     parser.set_defaults(**asdict(Asked()))
-    given = vars(parser.parse_args())
-    svg = given.pop("svg")
-    asked = Asked(**given)
+    asked = Asked(**vars(parser.parse_args()))
     if asked.airflow and FENCED in asked.only and len(asked.only) > 1:
         parser.error(f"Airflow has one fence for all clusters of its connection: measure {FENCED} in a call of its own")
     if asked.airflow and OF_THREE in asked.only:
@@ -413,7 +410,6 @@ def main() -> None:
     if asked.json is not None and asked.json.exists():
         parser.error(f"{asked.json} has a result already; name another file, or remove it")
     result = measure(asked)
-    write_plots(judged(result), svg)
     report(result, lambda found: show(judged(found)), asked.json)
 
 

@@ -1,6 +1,6 @@
-"""Findings of the hand-off benchmark: summaries, targets, a table and plots.
+"""Findings of the hand-off benchmark: summaries, targets, and a table.
 
-    python -m benchmarks.handoff_report FILE... [--json FILE] [--svg FILE]
+    python -m benchmarks.handoff_report FILE... [--json FILE]
 
 joins the results of several calls, each of other cells or rounds, and shows them.
 
@@ -24,7 +24,6 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.handoff_lanes import FENCED, OF_THREE, OURS, SESSIONS_S, SPARK
-from benchmarks.plot import Line, Plot
 from benchmarks.result import output, report
 from benchmarks.stalls import Impact
 from coordinator_tasks.core.text.partition_text import agreed, counted
@@ -218,14 +217,6 @@ def _moved_ms(contender: str, kind: str, airflow: bool) -> tuple[float, float]:
     return (found[kind], found[kind]) if kind in found else MOVED_MS[contender]
 
 
-def write_plots(result: Mapping[str, Any], file: Path | None) -> None:
-    """Write a file for each kind, if any: NAME-KIND.svg."""
-    if file is None:
-        return
-    for kind, plot in plots(result["summary"]).items():
-        file.with_name(f"{file.stem}-{kind}.svg").write_text(plot.svg())
-
-
 # For people ----------------------------------------------------------------------------------------------------------
 
 
@@ -302,23 +293,6 @@ def number(value: float | None) -> str:
     return "∞" if value is None else f"{round(value):,}"
 
 
-def plots(cells: Sequence[Mapping[str, Any]]) -> dict[str, Plot]:
-    """By kind: the median stall of a moved partition, with the control in it because the axes are logarithmic."""
-    found = {}
-    for kind in dict.fromkeys(cell["kind"] for cell in cells):
-        own = [cell for cell in cells if cell["kind"] == kind and cell["stall"]["n"]]
-        lines = [_line(name, own, title.replace("`", "")) for name, title in TITLES.items()]
-        found[kind] = Plot("partitions", f"{kind}: ms of a moved partition", [line for line in lines if line.points])
-    return found
-
-
-def _line(contender: str, cells: Sequence[Mapping[str, Any]], title: str) -> Line:
-    own = sorted(
-        (cell["partitions"], cell["stall"]["median"] or 0.0) for cell in cells if cell["contender"] == contender
-    )
-    return Line(title, tuple(own))
-
-
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> Table:
     """Return the table of common measurements: medians of the moved partitions, in milliseconds beyond the control."""
     table = Table("", "before", "n", "after", "n", title="moved partitions, median and quartiles in milliseconds")
@@ -354,11 +328,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("files", type=result_of, nargs="+", metavar="FILE")
     parser.add_argument("--json", type=output)
-    parser.add_argument("--svg", type=output, help="one plot for each kind: NAME-KIND.svg")
     parser.add_argument("--against", type=result_of, metavar="FILE", help="an earlier result, shown beside this one")
     given = parser.parse_args()
     result = joined(given.files)
-    write_plots(result, given.svg)
     report(measured(result), lambda _: show(result), given.json)
     if given.against is not None:
         Console(width=180).print(difference(joined([given.against]), result))

@@ -5,7 +5,6 @@
 All topics are Stable for an hour. `reconcile` also sends the figures, as with metrics on; the plain loop runs 60 turns.
 """
 
-import argparse
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -17,7 +16,7 @@ from coordinator_plugin.reconcile import reconcile
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.result import output, report, whole
+from benchmarks.result import options, report, whole
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.run import loop
 from tests.fakes.counted import counted
@@ -77,10 +76,9 @@ def show(result: Mapping[str, Any]) -> None:
 
 def main() -> None:
     logging.disable(logging.INFO)
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--topics", type=whole, default=3)
     parser.add_argument("--consumers", type=whole, default=3)
-    parser.add_argument("--json", type=output)
     given = parser.parse_args()
     report(measure(given.topics, given.consumers), show, given.json)
 

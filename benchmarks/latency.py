@@ -1,6 +1,6 @@
 """From producer to sink at a low rate, what a small batch costs, and what an idle consumer costs.
 
-    PYTHONPATH=. python -m benchmarks.latency [--seconds 60] [--rounds 3] [--json FILE] [--svg FILE]
+    PYTHONPATH=. python -m benchmarks.latency [--seconds 60] [--rounds 3] [--json FILE]
 
 - `latency`: a producer writes 1,000 records/s to 4 partitions; milliseconds from the call of `produce` to the sink, a
   `foreachBatch` that collects the records, and the parts of a batch. Our source and Spark's own take turns. Spark's runs
@@ -38,7 +38,6 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.circumstances import in_rounds, noted, told
-from benchmarks.plot import Line, Plot
 from benchmarks.result import grid, output, report, verdict, whole
 from benchmarks.source import FETCH_WAIT_MS, SPARKS, TITLES, open_stream, spread
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
@@ -292,19 +291,6 @@ def idle_markdown(result: Mapping[str, Any]) -> str:
     return f"{told(result, in_rounds(rounds))}\n\n{grid(titles, rows)}"
 
 
-def plot(result: Mapping[str, Any]) -> Plot:
-    """How old the slowest of so many records was at the sink, in milliseconds; medians of the rounds."""
-    return Plot(
-        "the slowest of so many records",
-        "ms from producer to sink",
-        [
-            Line(f"{kind}: {side}", tuple((100 / (100 - p), figures[f"p{p}_ms"]["median"]) for p in PERCENTILES))
-            for kind in RATE
-            for side, figures in result.get(kind, {}).items()
-        ],
-    )
-
-
 def shown(value: dict[str, float] | None) -> str:
     return "" if value is None else f"{value['median']:.3g} ({value['min']:.3g}–{value['max']:.3g})"
 
@@ -322,7 +308,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=whole, default=3)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--json", type=output)
-    parser.add_argument("--svg", type=output, help="a plot of the percentiles")
     parser.add_argument("--worker", nargs=4, metavar=("KIND", "SIDE", "SERVERS", "TOPIC"))
     given = parser.parse_args()
     times = Times(given.seconds / 3 if given.warm_up is None else given.warm_up, given.seconds)
@@ -333,8 +318,6 @@ def main() -> None:
     with noted(rounds=given.rounds, **asdict(times)) as result:
         result.update(all_runs(given.rounds, given.kinds, times))
     report(result, show, given.json)
-    if given.svg:
-        given.svg.write_text(plot(result).svg())
 
 
 if __name__ == "__main__":

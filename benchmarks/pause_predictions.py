@@ -20,12 +20,10 @@ from statistics import median
 from typing import Any
 
 from confluent_kafka import Producer
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.circumstances import circumstances, told
 from benchmarks.plain_loop import looping
-from benchmarks.result import grid, kept, output, report, verdict, whole
+from benchmarks.result import grid, kept, options, report, verdict, whole
 from benchmarks.servers import served
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.machine.what_if import SiteChange
@@ -220,14 +218,6 @@ def summed_up(moves: Sequence[Moved]) -> dict[str, Any]:
     }
 
 
-def show(result: dict[str, Any]) -> None:
-    """As a table."""
-    table = Table("what", "value", title=f"pauses inside their predicted interval, {os.cpu_count()} cores")
-    for name, value in result["summary"].items():
-        table.add_row(name, f"{value:,}")
-    Console().print(table)
-
-
 def markdown(*results: Mapping[str, Any] | None) -> str:
     """Return a row for each result; its line above the table has the same place among the lines."""
     lines, rows = [], []
@@ -256,18 +246,17 @@ def markdown(*results: Mapping[str, Any] | None) -> str:
 
 def main() -> None:
     """Measure, and show the result."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--moves", type=whole, default=200)
     parser.add_argument("--partitions", type=whole, default=12)
     parser.add_argument("--per-second", type=float, default=50.0)
-    parser.add_argument("--json", type=output)
     given = parser.parse_args()
     with served("predictions") as (_, zookeeper, kafka):
         moves, failures = run(zookeeper, kafka, given)
     asked = {"partitions": given.partitions, "per_second": given.per_second}
     summary = summed_up(moves) if any(one.judged for one in moves) else {}
     result = {"circumstances": circumstances(), "asked": asked, "failed": failures, "summary": summary}
-    report({**result, "moves": [one.row for one in moves]}, show, given.json)
+    report({**result, "moves": [one.row for one in moves]}, markdown, given.json)
     if failures:
         sys.exit(f"ended early: {'; '.join(failures)}")
 

@@ -1,69 +1,18 @@
-"""Lines as SVG, without a plotting library: over logarithmic axes, or in rows of small charts with linear ones."""
+"""Lines as SVG, without a plotting library: rows of small charts with linear axes."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 760, 420, 60, 50, 20, 230
 COLOURS = ("#1b6ca8", "#c0392b", "#27864a", "#8e44ad", "#b9770e", "#555555", "#148f9d", "#d35f8d")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Points in ascending order of x; all values above 0 (others are left out)."""
+    """Points in ascending order of x."""
 
     name: str
     points: tuple[tuple[float, float], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Plot:
-    """Both axes are logarithmic, with a mark at every power of ten."""
-
-    x_name: str
-    y_name: str
-    lines: Sequence[Line]
-
-    def svg(self) -> str:
-        """The whole file."""
-        points = [point for line in self.lines for point in line.points if min(point) > 0]
-        (left, right), (low, high) = (_decades([point[axis] for point in points]) for axis in (0, 1))
-
-        def place(x: float, y: float) -> tuple[float, float]:
-            across = (math.log10(x) - left) / max(1, right - left)
-            up = (math.log10(y) - low) / max(1, high - low)
-            return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - BOTTOM - TOP)
-
-        parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">',
-            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-            f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 10}" text-anchor="middle">{escape(self.x_name)}</text>',
-            f'<text x="10" y="{TOP - 6}">{escape(self.y_name)}</text>',
-        ]
-        for power in range(left, right + 1):
-            x, _ = place(10.0**power, 10.0**low)
-            parts.append(f'<path d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}" stroke="#ddd"/>')
-            parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{10**power:,}</text>')
-        for power in range(low, high + 1):
-            _, y = place(10.0**left, 10.0**power)
-            parts.append(f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="#ddd"/>')
-            parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{10.0**power:g}</text>')
-        for number, line in enumerate(self.lines):
-            colour = COLOURS[number % len(COLOURS)]
-            places = [place(x, y) for x, y in line.points if min(x, y) > 0]
-            path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-            parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-            parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places]
-            parts.append(
-                f'<text x="{WIDTH - RIGHT + 12}" y="{TOP + 16 * (number + 1)}" fill="{colour}">{escape(line.name)}</text>'
-            )
-        return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def _decades(values: Sequence[float]) -> tuple[int, int]:
-    """Return the powers of ten around them."""
-    return math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
 
 
 PANEL_WIDTH, PANEL_HEIGHT, MARGIN, HEAD, FOOT = 250, 90, 52, 20, 40

@@ -6,38 +6,30 @@ Two light consumers without Spark stay; in each round a third joins and leaves. 
 the registration, the leaver's own draining mark, and the history records. Everything is on this machine.
 """
 
-import argparse
 import os
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from benchmarks.airflow import OVERHEAD, airflow_for
+from benchmarks.airflow import airflow_for
 from benchmarks.circumstances import in_rounds, noted, told
 from benchmarks.plain_loop import looping
-from benchmarks.result import grid, output, report, verdict, whole
+from benchmarks.result import grid, options, report, verdict, whole
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Actor, Record, State
 from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
-from coordinator_tasks.devstack.embedded.errors import AirflowUnavailable
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import history, store, topics
 from coordinator_tasks.wiring import Settings, open_coordinator
-from tests.airflow_calls import wait_for_run
 
 PROJECT = Path(__file__).resolve().parent.parent
 TOPIC, PARTITIONS = "orders", 12
@@ -45,16 +37,8 @@ STAYING = ("stays-1", "stays-2")
 LIMIT_S = 120.0
 PAUSE_S = 2.0
 POLL_S = 0.05
-OVERHEAD_RUNS = 5
 BEYOND_SETTLE_S = {"to_plan_s": ("plan", 2.0), "to_stable_s": ("Stable", 6.0)}
 """Targets for the medians under Airflow."""
-COSTS = {
-    "empty_task_s": "an empty task on a worker",
-    "between_tasks_s": "from the end of a task to the start of the next",
-    "trigger_to_first_task_s": "from a trigger to the first task",
-    "wait_in_triggerer_s": "a wait that has nothing to wait for, in the triggerer from the start",
-    "wait_and_resume_s": "the same, on a worker that defers and is resumed",
-}
 SPREAD = ("min", "median", "p90", "max")
 
 
@@ -164,53 +148,7 @@ def under_airflow(site: Site) -> EmbeddedAirflow:
     """The transitions run as Airflow's tasks."""
     settings = site.settings
     kafka, own = settings.kafka["bootstrap.servers"], {"policy": {"settle_s": settings.policy.settle_s}}
-    return airflow_for(site.folder, [settings.cluster], settings.zookeeper, kafka, own, [OVERHEAD])
-
-
-def overhead(airflow: EmbeddedAirflow) -> dict[str, list[float]]:
-    """Return the cost of an empty task and of the two kinds of wait, beyond the waited time itself."""
-    found: dict[str, list[float]] = {
-        "trigger_to_first_task_s": [],
-        "between_tasks_s": [],
-        "empty_task_s": [],
-        "wait_in_triggerer_s": [],
-        "wait_and_resume_s": [],
-    }
-    for _ in range(OVERHEAD_RUNS):
-        triggered_at = time.time()
-        run = airflow.client.trigger("overhead")
-        wait_for_run(airflow.client, "overhead", run, LIMIT_S)
-        tasks = {one["task_id"]: one for one in airflow.client.task_instances("overhead", run)}
-        empty = [tasks[f"empty_{n}"] for n in range(5)]
-        found["trigger_to_first_task_s"].append(at(empty[0]["start_date"]) - triggered_at)
-        found["empty_task_s"] += [at(one["end_date"]) - at(one["start_date"]) for one in empty]
-        found["between_tasks_s"] += [at(b["start_date"]) - at(a["end_date"]) for a, b in pairwise(empty)]
-        for name, before, after in (
-            ("wait_in_triggerer_s", "empty_4", "after_triggerer"),
-            ("wait_and_resume_s", "after_triggerer", "after_resume"),
-        ):
-            found[name].append(at(tasks[after]["start_date"]) - at(tasks[before]["end_date"]) - 1.0)
-    return found
-
-
-def own_tasks(airflow: EmbeddedAirflow, rounds: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
-    """Return the durations of the rebalances' tasks, and of the gaps between them."""
-    found: dict[str, list[float]] = {}
-    for dag, run in sorted({tuple(pair) for one in rounds for pair in one["runs"]}):
-        try:
-            ran = [t for t in airflow.client.task_instances(dag, run) if t["start_date"] and t["end_date"]]
-        except AirflowUnavailable:
-            continue
-        ran.sort(key=lambda t: at(t["start_date"]))
-        for task in ran:
-            found.setdefault(task["task_id"], []).append(at(task["end_date"]) - at(task["start_date"]))
-        gaps = [at(b["start_date"]) - at(a["end_date"]) for a, b in pairwise(ran)]
-        found.setdefault("between tasks", []).extend(gaps)
-    return found
-
-
-def at(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp()
+    return airflow_for(site.folder, [settings.cluster], settings.zookeeper, kafka, own)
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
@@ -249,26 +187,9 @@ def measure(only: str, rounds: int, settle_s: float) -> dict[str, Any]:
         if only in ("", "airflow"):
             site = Site("airflow", *address, folder / "airflow", settle_s)
             site.folder.mkdir()
-            with open_coordinator(site.settings) as c, under_airflow(site) as airflow:
-                found = Rounds(site, c).run(rounds)
-                result["airflow"] = summary(found)
-                result["airflow_tasks_s"] = {name: spread(v) for name, v in own_tasks(airflow, found).items()}
-                result["airflow_overhead_s"] = {name: spread(v) for name, v in overhead(airflow).items()}
+            with open_coordinator(site.settings) as c, under_airflow(site):
+                result["airflow"] = summary(Rounds(site, c).run(rounds))
     return result
-
-
-def show(result: dict[str, Any]) -> None:
-    table = Table(title=f"settle {result['settle_s']:g} s, {result['rounds']} rounds, load {result['load_before']:.1f}")
-    for name in ("", "n", *SPREAD):
-        table.add_column(name, justify="left" if not name else "right")
-    for mode in ("loop", "airflow"):
-        for kind, both in result.get(mode, {}).items():
-            for name, values in both.items():
-                table.add_row(f"{mode}: {kind} {name}", *cells(values))
-    for group in ("airflow_tasks_s", "airflow_overhead_s"):
-        for name, values in result.get(group, {}).items():
-            table.add_row(f"{group}: {name}", *cells(values))
-    Console().print(table)
 
 
 def markdown(result: Mapping[str, Any]) -> str:
@@ -286,15 +207,6 @@ def markdown(result: Mapping[str, Any]) -> str:
     return f"{told_of(result)}\n\n{grid(titles, rows, ('target',))}"
 
 
-def costs_markdown(result: Mapping[str, Any]) -> str:
-    """Return the seconds of Airflow's tasks and waits; "" if Airflow was not measured."""
-    if "airflow" not in result:
-        return ""
-    rows = [[title, *cells(result["airflow_overhead_s"][name])] for name, title in COSTS.items()]
-    own = [[f"`{name}`", *cells(values)] for name, values in result["airflow_tasks_s"].items() if " " not in name]
-    return f"{told_of(result)}\n\n{grid(('', 'n', *SPREAD), [*rows[:3], *own, *rows[3:]])}"
-
-
 def told_of(result: Mapping[str, Any]) -> str:
     return told(result, in_rounds(result["rounds"]), f"settle time {result['settle_s']:g} s")
 
@@ -304,15 +216,14 @@ def cells(values: dict[str, float]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--rounds", type=whole, default=10)
     parser.add_argument("--settle", type=float, default=1.0)
     parser.add_argument("--only", choices=("", "loop", "airflow"), default="")
-    parser.add_argument("--json", type=output)
     given = parser.parse_args()
     with noted(settle_s=given.settle, rounds=given.rounds) as result:
         result.update(measure(given.only, given.rounds, given.settle))
-    report(result, show, given.json)
+    report(result, markdown, given.json)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ there what this machine does: each second, a record for every few context switch
 key. So the rates come in bursts, and partitions are as uneven as the processes are.
 """
 
-import argparse
 import tempfile
 import threading
 import time
@@ -19,10 +18,9 @@ from typing import Any
 
 import psutil
 from confluent_kafka import Producer
-from rich.console import Console
 
 from benchmarks.circumstances import circumstances
-from benchmarks.result import output, report
+from benchmarks.result import options, report
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.core.errors import NotManaged
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
@@ -87,10 +85,10 @@ def recorded(kafka: str, topic: str, minutes: float) -> dict[str, Any]:
     return {"every_s": EVERY_S, "partitions": len(partitions), "rates": rows}
 
 
-def show(result: dict[str, Any]) -> None:
-    """Show the recording in a line."""
+def show(result: dict[str, Any]) -> str:
+    """The recording in a line."""
     totals = [sum(row) for row in result["rates"]]
-    Console().print(
+    return (
         f"{len(totals)} rows of {result['partitions']} partitions: {min(totals)} to {max(totals)} records/s, "
         f"{sum(totals) / len(totals):.0f} on average"
     )
@@ -98,11 +96,10 @@ def show(result: dict[str, Any]) -> None:
 
 def main() -> None:
     """Record, and show the result."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--kafka", default="")
     parser.add_argument("--topic", default="")
-    parser.add_argument("--json", type=output)
     given = parser.parse_args()
     if bool(given.kafka) != bool(given.topic):
         parser.error("give --kafka and --topic together, or neither to record what this machine does")

@@ -16,11 +16,19 @@ FAILURES = (AssertionError, CoordinatorError, RuntimeError, TimeoutError, subpro
 """Of one event in a long run: nothing came in time, a consumer or the loop has ended, or a server does not answer."""
 
 
-def report(result: dict[str, Any], show: Callable[[dict[str, Any]], None], file: Path | None) -> None:
-    """Show the result; with `file` (the option `--json`) write it there first."""
+def options(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser with the option `--json`; the first line of a module's docstring is the description."""
+    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
+    parser.add_argument("--json", type=output)
+    return parser
+
+
+def report(result: dict[str, Any], show: Callable[[dict[str, Any]], str | None], file: Path | None) -> None:
+    """Show the result, as the text that `show` returns if any; with `file` (the option `--json`) write it there first."""
     if file is not None:
         file.write_text(_text(result))
-    show(result)
+    if text := show(result):
+        print(text)
 
 
 @contextmanager

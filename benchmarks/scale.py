@@ -1,6 +1,6 @@
 """How rebalances grow with consumers and partitions: up to 1,000 light consumers × 10,000 partitions on one machine.
 
-    python -m benchmarks.scale [--sizes 10x10000 100x10000 ...] [--parts ...] [--forms packed plain] [--json FILE] [--plot docs/images]
+    python -m benchmarks.scale [--sizes 10x10000 100x10000 ...] [--parts ...] [--forms packed plain] [--json FILE]
 
 A real ZooKeeper, the production coordinator (the plain loop in this process), and light consumers in one other process
 (`benchmarks/light.py`): each with a session, a registration, watches, releases and an interface. Kafka is not asked: its
@@ -28,13 +28,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks import light
 from benchmarks.circumstances import circumstances, told
 from benchmarks.plain_loop import looping
-from benchmarks.plot import Line, Plot
 from benchmarks.result import grid, output, verdict
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery
@@ -63,10 +59,6 @@ STABLE_S = {("1000x10000", "one joins"): 5.0}
 """Target."""
 FORMER_MIB = {("1000x10000", "a tenth leaves"): 696.7}
 """MiB before any node was packed. Target of the packed form: a tenth of this, and of the plain form."""
-FIGURES = (
-    *("look_s", "plan_s", "commit_s", "to_plan_s", "confirm_s", "total_s", "moves"),
-    *("operations", "mib", "coordinator_operations", "coordinator_mib"),
-)
 
 
 class Answers:
@@ -294,39 +286,6 @@ def rolling(site: Site, tenth: int) -> None:
         site.stable()
 
 
-def plots(results: Mapping[str, Any]) -> Mapping[str, Plot]:
-    """Of a tenth that joins: the time to Stable and the bytes, by consumers and by partitions; by file name."""
-    by_consumers: dict[str, list[tuple[float, float]]] = {}
-    by_partitions: dict[str, list[tuple[float, float]]] = {}
-    for size, result in results.items():
-        consumers, partitions = map(int, size.split("x"))
-        for change in result.get("joins and leaves", {"changes": []})["changes"]:
-            if change["what"] == "a tenth joins":
-                for name, value in (("s", change["total_s"]), ("MiB", change["mib"])):
-                    by_consumers.setdefault(f"{partitions:,} partitions: {name}", []).append((consumers, value))
-                    by_partitions.setdefault(f"{consumers:,} consumers: {name}", []).append((partitions, value))
-    return {
-        f"scale-{what}.svg": Plot(
-            what,
-            "seconds to Stable, MiB to and from ZooKeeper",
-            [Line(name, tuple(sorted(points))) for name, points in lines.items()],
-        )
-        for what, lines in (("consumers", by_consumers), ("partitions", by_partitions))
-    }
-
-
-def show(form: str, kept: Mapping[str, Any]) -> None:
-    machine = f"{kept['cores']} cores, measured on {kept['measured_on']} at commit {kept['commit']}"
-    table = Table(title=f"{form}, settle {SETTLE_S:g} s, {machine}")
-    for name in ("consumers × partitions", "change", *FIGURES, "load"):
-        table.add_column(name, justify="left" if name == "change" else "right")
-    for size, result in kept[form].items():
-        for part in result.values():
-            for change in part["changes"]:
-                table.add_row(size, change["what"], *(f"{change[name]:,}" for name in FIGURES), f"{part['load']:.0f}")
-    Console(width=160).print(table)
-
-
 def markdown(result: Mapping[str, Any]) -> str:
     """Return a row for each size, change and form, so that the forms of a change are adjacent."""
     titles = {
@@ -412,7 +371,6 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--forms", nargs="+", choices=list(FORMS), default=["packed"], help="of the topic's node")
     parser.add_argument("--json", type=output, default="build/benchmarks/scale.json")
-    parser.add_argument("--plot", type=Path, help="a folder for two SVG files")
     given = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
     kept = json.loads(given.json.read_text()) if given.json.exists() else circumstances()
@@ -423,11 +381,7 @@ def main() -> None:
             refuse_others(given.json, kept)
             results.setdefault(size, {})[part] = measured(size, part, watch, FORMS[form])
             given.json.write_text(json.dumps(kept, indent=2) + "\n")
-    for form in given.forms:
-        show(form, kept)
-    if given.plot:
-        for name, plot in plots(kept[given.forms[0]]).items():
-            (given.plot / name).write_text(plot.svg())
+    print(markdown(kept))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ milliseconds per batch, from the Arrow table to the acknowledged commit. Postgre
 default; SQLite with synchronous=FULL.
 """
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks.circumstances import in_rounds, noted, told
-from benchmarks.result import grid, output, report, whole
+from benchmarks.result import grid, options, report, whole
 from coordinator_tasks.core.model import Token
 from spark_apps.delivery import SinkStep, Writer
 from spark_apps.delivery.database import Cursor, Database, RowSink
@@ -106,9 +105,8 @@ def _spread(times: list[float]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--rounds", type=whole, default=15)
-    parser.add_argument("--json", type=output)
     given = parser.parse_args()
     with (
         noted(rounds=given.rounds, cells=[]) as result,
@@ -119,7 +117,7 @@ def main() -> None:
             for size in SIZES:
                 times = measure(url, size, given.rounds)
                 result["cells"].append({"database": database, "rows": size, "ms": times})
-    report(result, lambda found: print(markdown(found)), given.json)
+    report(result, markdown, given.json)
 
 
 if __name__ == "__main__":

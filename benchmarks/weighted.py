@@ -7,7 +7,6 @@ the fastest. Weights are log-normal (the heaviest weighs some hundred times the 
 The lower bound of the fullest consumer is the mean, or the heaviest partition if that is more.
 """
 
-import argparse
 import gc
 import random
 import statistics
@@ -21,7 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.circumstances import noted, told
-from benchmarks.result import grid, output, report, verdict, whole
+from benchmarks.result import grid, options, report, verdict, whole
 from coordinator_tasks.core.assignors import Problem
 from coordinator_tasks.core.assignors.weighted.strategy import Weighted
 from coordinator_tasks.core.model import Member
@@ -108,14 +107,13 @@ def markdown(result: Mapping[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--partitions", type=whole, default=100_000)
     parser.add_argument("--consumers", type=whole, default=1_000)
-    parser.add_argument("--json", type=output)
     given = parser.parse_args()
     with noted(partitions=given.partitions, consumers=given.consumers) as result:
         result["cases"] = list(measure(given.partitions, given.consumers))
-    report(result, lambda found: print(markdown(found)), given.json)
+    report(result, markdown, given.json)
 
 
 if __name__ == "__main__":

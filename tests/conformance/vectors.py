@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.group_assignors.group_strategies import GROUP_ASSIGNORS
-from coordinator_tasks.core.assignors.group import NO_GENERATION, Assignment, Group, GroupMember
+from coordinator_tasks.core.assignors.group import Assignment, Group, GroupMember
+from coordinator_tasks.core.assignors.topic_strategies import STATELESS
 
 FILE = Path(__file__).with_name("instances.jsonl.gz")
 
@@ -24,19 +24,12 @@ def instances() -> Iterator[dict[str, Any]]:
 
 def assign_instance(instance: Mapping[str, Any], strategy: str) -> Assignment:
     """Member → topic → partitions, by our strategy of that name."""
-    return GROUP_ASSIGNORS[strategy].assign(group_of(instance))
+    return STATELESS[strategy].assign(group_of(instance))
 
 
 def group_of(instance: Mapping[str, Any]) -> Group:
-    members = {member: _member(value) for member, value in instance["members"].items()}
+    members = {
+        member: GroupMember(frozenset(value["topics"]), value.get("rack"), value.get("instance"))
+        for member, value in instance["members"].items()
+    }
     return Group(instance["topics"], members, instance.get("partition_racks", {}))
-
-
-def _member(value: Mapping[str, Any]) -> GroupMember:
-    return GroupMember(
-        frozenset(value["topics"]),
-        value.get("owned", {}),
-        value.get("generation", NO_GENERATION),
-        value.get("rack"),
-        value.get("instance"),
-    )

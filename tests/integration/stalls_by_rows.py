@@ -3,19 +3,18 @@
 import json
 from collections.abc import Sequence
 
-from benchmarks import upgrades
-from benchmarks.pause_truth import compared
 from coordinator_tasks.core.model import Record
 from coordinator_tasks.devstack.demo import stalls
 from coordinator_tasks.devstack.demo.evidence import Produced, Row
 from coordinator_tasks.service.fleets.upgrade_report import UpgradeReport
+from tests.pauses_by_rows import compared
 
 CLOSE_S, SHARE = 0.3, 0.3
 """A row's time is from before its write, and Spark says that a batch has passed after its commit: on a busy machine later."""
 
 
 def agree(found: UpgradeReport, records: Sequence[Record], rows: Sequence[Row], partitions: int) -> None:
-    """Each partition has a stall, and each one agrees; then the figures are kept. `records`: of the only topic, oldest first."""
+    """Each partition has a stall, and each one agrees. `records`: of the only topic, oldest first."""
     print("", *found.lines, sep="\n")
     assert [one.partition for one in found.partitions] == list(range(partitions))
     assert all(one.moves == one.measured for one in found.partitions)
@@ -29,7 +28,6 @@ def agree(found: UpgradeReport, records: Sequence[Record], rows: Sequence[Row], 
         assert abs(row.off_s) < row.error_s + CLOSE_S + SHARE * row.stall_s
     assert all(one.partitions for one in found.control.values())
     _agree_beside(found, records, rows)
-    upgrades.keep(found, by_rows.values())
 
 
 def _agree_beside(found: UpgradeReport, records: Sequence[Record], rows: Sequence[Row]) -> None:

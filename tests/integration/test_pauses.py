@@ -11,7 +11,6 @@ from coordinator_ui.data.reading import ClusterReader
 from coordinator_ui.pages.routes import make_app
 from fastapi.testclient import TestClient
 
-from benchmarks.pause_truth import CLOCKS, TARGET_MS, Plain, compared
 from coordinator_tasks.core.measure.pauses import amount, sentence
 from coordinator_tasks.core.model import Pauses, Record
 from coordinator_tasks.devstack.demo import stalls
@@ -21,6 +20,7 @@ from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.wiring import open_coordinator
 from tests.integration.agent_site import Site, Traffic, wait_for
 from tests.integration.real_site import LIMIT_S, Managed
+from tests.pauses_by_rows import CLOCKS, TARGET_MS, Plain, compared
 from tests.stored_pauses import stored_pauses
 
 pytestmark = pytest.mark.integration

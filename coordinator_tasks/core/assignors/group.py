@@ -1,4 +1,4 @@
-"""Question and answer of a whole group: several topics, mixed subscriptions, racks and claims, as in Kafka's assignors.
+"""Question and answer of a whole group: several topics, mixed subscriptions and racks, as in Kafka's assignors.
 
 The shape follows Kafka's `ConsumerPartitionAssignor` (client side) and KIP-848's `PartitionAssignor` (broker side). The
 coordinator asks for one topic at a time (`problem.Problem`); `one_topic.OneTopic` adapts a group strategy.
@@ -12,24 +12,17 @@ from typing import Protocol
 Assignment = dict[str, dict[str, list[int]]]
 """Member → topic → ascending partitions. Every member is listed, topics without partitions are not."""
 
-NO_GENERATION = -1
-"""Kafka's generation of a member without a known generation."""
-
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
     """One member.
 
     - `topics`: its subscriptions; missing topics are ignored.
-    - `owned`: topic → claimed partitions, in any order.
-    - `generation`: of the claim; of two claims the newer counts.
     - `rack`: the member's rack; None = unknown.
     - `instance`: Kafka's `group.instance.id` of a static member; orders members in place of their ids.
     """
 
     topics: frozenset[str]
-    owned: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    generation: int = NO_GENERATION
     rack: str | None = None
     instance: str | None = None
 

@@ -19,7 +19,6 @@ def test_it_names_every_frozen_package_and_every_jar_once_with_a_checksum() -> N
     assert "pkg:maven/org.apache.kafka/kafka_2.13@4.3.1" in places
     assert "pkg:maven/org.apache.kafka/kafka-clients@4.3.1" in places
     assert "pkg:maven/org.eclipse.jdt/ecj@3.45.0" in places
-    assert "pkg:maven/org.apache.kafka/kafka-group-coordinator@4.4.0" in places
 
 
 def test_every_set_of_jars_is_compared_with_checksums() -> None:
