@@ -122,7 +122,6 @@ class BoundedServer(ThreadingHTTPServer):
         log.debug("a request from %s was broken off", client_address, exc_info=True)
 
     def end_connections(self) -> None:
-        """End all connections."""
         with self._lock:
             for connection in self._open:
                 _end(connection)
@@ -165,7 +164,6 @@ class BoundedHandler(BaseHTTPRequestHandler):
         return body
 
     def brings_one_of(self, tokens: Collection[str]) -> bool:
-        """Return whether the request has one of these tokens."""
         given = self.headers.get("Authorization", "").encode()
         return any(hmac.compare_digest(given, f"Bearer {token}".encode()) for token in tokens)
 

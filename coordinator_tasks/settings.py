@@ -137,7 +137,6 @@ class Settings:
 
     @property
     def interface_tls(self) -> TlsFiles:
-        """The files of a consumer's interface."""
         served = (self.status_certificate, self.status_key, self.status_key_password)
         return TlsFiles("status_", "the consumer's interface over TLS", "", *served)
 

@@ -113,7 +113,6 @@ class ConsumerSession:
         return self.settings.zookeeper_access.separate
 
     def group_offsets(self, group: str) -> GroupOffsets:
-        """The offsets of a topic's group."""
         kafka, limit_s = self.settings.kafka, self.settings.answer_timeout_s
         if self.settings.fence == TRANSACTIONAL_FENCE:
             return TransactionalGroupOffsets(kafka, group, self.settings.cluster, limit_s)

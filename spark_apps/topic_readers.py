@@ -51,7 +51,6 @@ class TopicReaders(Generic[R]):
         self._lineage: Lineage | None = None
 
     def names(self) -> Collection[str]:
-        """Return the topics with a reader."""
         return tuple(self._topics)
 
     def tell_lineage(self, process: Process, runner: TopicRunner, outputs: Sequence[Dataset]) -> None:
@@ -62,18 +61,15 @@ class TopicReaders(Generic[R]):
             self._lineage.began(runner.topic, group, brokers, outputs)
 
     def edit(self, topic: str, change: Callable[[TopicOwnership], V]) -> V:
-        """Read or change a topic's ownership."""
         return self._topics[topic].runner.edit(change)
 
     def halt(self) -> None:
-        """End all readers."""
         for topic, one in self._topics.items():
             one.halt()
             if self._lineage is not None:
                 self._lineage.ended(topic, one.problem)
 
     def close(self) -> None:
-        """End all readers and runners."""
         for one in self._topics.values():
             one.close()
 

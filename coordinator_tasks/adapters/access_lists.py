@@ -100,7 +100,6 @@ class AccessLists:
                 )
 
     def _is_coordinators(self, one: ACL) -> bool:
-        """Return whether the entry is the coordinator's."""
         if one.perms != Permissions.ALL:
             return False
         if self.access.coordinator:

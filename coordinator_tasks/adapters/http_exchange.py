@@ -104,7 +104,6 @@ class Peer:
         writer.close()
 
     def close(self) -> None:
-        """Close the kept connections."""
         while self._idle:
             self._idle.pop().writer.close()
 

@@ -234,11 +234,9 @@ class KazooSession:
             log.debug("closing the ZooKeeper session: %s", error)
 
     def full(self, path: str) -> str:
-        """Return the path with the chroot."""
         return self.prefix + path if path != "/" else self.prefix or "/"
 
     def translated(self, error: Exception, path: str) -> CoordinatorError:
-        """Return our error for an error of kazoo."""
         for kind, (ours, problem) in _MEANING.items():
             if isinstance(error, kind):
                 return ours(f"{path} {problem}")

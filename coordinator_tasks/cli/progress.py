@@ -40,7 +40,6 @@ class ProgressLine:
         self._thread.start()
 
     def says(self, text: str) -> None:
-        """Change the shown text."""
         self._text = text
 
     def stop(self) -> None:

@@ -49,7 +49,6 @@ class WaitOutcome:
     waited_s: float
 
     def plain(self) -> dict[str, Any]:
-        """For XCom."""
         return {
             "outcome": str(self.outcome),
             "topics": dict(self.topics),

@@ -57,7 +57,6 @@ class FleetRunsOperator(ClusterOperator):
     """Starts a run for each fleet with missing consumers, from a run without a fleet (an event's or a person's)."""
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Return the runs to start."""
         if context["params"].get("app"):
             return []
         problems: list[str] = []

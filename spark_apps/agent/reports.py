@@ -50,7 +50,6 @@ class Reports:
         return True
 
     def clear(self, matter: Hashable) -> None:
-        """The matter is over."""
         self._found.pop(matter, None)
 
     def all(self) -> tuple[str, ...]:

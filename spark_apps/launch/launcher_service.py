@@ -73,7 +73,6 @@ class Attempts:
     said: frozenset[str] = frozenset()
 
     def allowed(self, consumer: str, now_s: float) -> bool:
-        """Whether the consumer's pause is over."""
         return now_s >= self.next_at.get(consumer, 0.0)
 
     def launched(self, consumer: str, now_s: float) -> float:

@@ -48,7 +48,6 @@ class BatchOffset:
     piece: int = 0
 
     def following(self, ranges: Iterable[Range], parallelism: int, piece: int = 0) -> "BatchOffset":
-        """The next batch's offset."""
         by_partition = {one.partition: one for one in sorted(ranges)}
         return BatchOffset(self.topic, self.batch + 1, parallelism, by_partition, piece)
 

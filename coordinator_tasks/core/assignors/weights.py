@@ -44,7 +44,6 @@ class Totals:
     bytes: float = 0.0
 
     def of(self, measure: Measure) -> float:
-        """Return the total in the given measure."""
         return {Measure.LAG: self.lag, Measure.BYTES: self.bytes}.get(measure, self.records)
 
 

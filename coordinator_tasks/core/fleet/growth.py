@@ -158,7 +158,6 @@ class GrowthDecision:
 
     @property
     def text(self) -> str:
-        """Return the reasons for a person."""
         where = f" to {counted(self.desired, 'consumer')}" if self.kind in CHANGES else ""
         return f"{self.kind}{where}: {'; '.join(self.reasons)}"
 

@@ -100,7 +100,6 @@ class Outage:
 
     @property
     def waits(self) -> str:
-        """Return what the upgrade waits for."""
         return f"{self.text}; that is over, and what was behind is caught up first" if self.over_at else self.text
 
 
@@ -162,7 +161,6 @@ class Upgrade:
 
     @property
     def owner(self) -> DrainOwner:
-        """Return the owner of the drainings of this upgrade."""
         return DrainOwner(DrainKind.UPGRADE, self.app, self.new_name)
 
     @property

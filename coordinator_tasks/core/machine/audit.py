@@ -88,7 +88,6 @@ class Finding:
 
     @property
     def told(self) -> str:
-        """Return the finding as one line for a person."""
         return f"{self.code}: {self.says}; {self.mend}"
 
 

@@ -22,7 +22,6 @@ class Exits:
 
     @property
     def told(self) -> str:
-        """Return a sentence for a person."""
         often = f" ({counted(self.count, 'time')} in a row)" if self.count > 1 else ""
         later = f"; its id gets partitions again at {_time(self.next_at)}" if self.next_at else ""
         return f"incarnation {self.incarnation} has ended: {self.reason}{often}{later}"

@@ -98,7 +98,6 @@ class Draft:
         return takers.union(*self.to_close.values())
 
     def forget(self, partition: int) -> None:
-        """Remove the partition from every list."""
         for entries in (self.assignments, self.since, self.handoff, self.to_close, self.to_start, self.epochs):
             entries.pop(partition, None)
 

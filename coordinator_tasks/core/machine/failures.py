@@ -25,7 +25,6 @@ class CommonFailure:
 
     @property
     def told(self) -> str:
-        """Return the failure as a sentence."""
         (topic, numbers), *others = self.partitions.items()
         if others:
             number = sum(map(len, self.partitions.values()))

@@ -125,7 +125,6 @@ def doubted(view: TopicView, world: World, policy: Policy) -> dict[str, str]:
 
 
 def _remedy(consumer: str, world: World) -> str:
-    """Return the remedy for a consumer with ignored answers."""
     asked = world.directives.get(consumer)
     if asked is None or asked.isolation is None:
         return "restart it, or isolate it"

@@ -109,7 +109,6 @@ class TogetherPlan:
         return SharedAnswer(part.question, answer, self._before, self._after, self._inputs)
 
     def moves(self, topic: str) -> bool:
-        """Return whether the plan moves partitions of this topic."""
         part = None if self._calm else self._parts.get(topic)
         return isinstance(part, _Asking) and part.answer is not None and part.answer != part.held
 

@@ -47,7 +47,6 @@ class Interval:
 
     @property
     def text(self) -> str:
-        """For a person."""
         return f"{milliseconds(self.median_s)} ({milliseconds(self.low_s)} to {milliseconds(self.high_s)})"
 
 
@@ -67,7 +66,6 @@ class Prediction:
 
     @property
     def text(self) -> str:
-        """For a person."""
         total = f"total {self.total.text}"
         if self.extra is None or self.usual_s is None:
             return f"pause {total}"

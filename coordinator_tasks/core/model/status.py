@@ -92,7 +92,6 @@ class Failure:
     away: bool = False
 
     def concerns(self, partition: int) -> bool:
-        """Return whether the failure stops the partition."""
         return not self.partitions or partition in self.partitions
 
 

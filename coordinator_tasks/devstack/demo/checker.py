@@ -31,7 +31,6 @@ class DemoCheck:
 
     @property
     def ok(self) -> bool:
-        """Return whether the check passed."""
         return not self.problems
 
 
@@ -50,7 +49,6 @@ class DemoVerdict:
 
     @property
     def ok(self) -> bool:
-        """Whether every check holds."""
         return all(check.ok for check in self.checks)
 
 

@@ -79,7 +79,6 @@ class Display:
         self._console.print(escape(text))
 
     def show(self, snapshot: DemoSnapshot) -> None:
-        """Let the table show this snapshot."""
         self._snapshot = snapshot
 
     def _table(self) -> Table:

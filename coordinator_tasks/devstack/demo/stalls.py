@@ -23,7 +23,6 @@ class MeasuredStall:
 
     @property
     def length_s(self) -> float:
-        """Return the length."""
         return self.until_at - self.from_at
 
 

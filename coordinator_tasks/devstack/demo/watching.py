@@ -71,7 +71,6 @@ class Watcher:
         return codec.decode_node(path, found.data) if found is not None and found.data else None
 
     def state(self) -> State:
-        """The topic's state."""
         path = self.c.paths.state(self.topic)
         found = self.c.zk.find(path)
         return codec.decode_state(path, found.data).state if found is not None else State.INITIAL
@@ -82,7 +81,6 @@ class Watcher:
         return f"{self.topic} is {self.state()}; owned: {owned or 'nothing'}; logs: {self.stack.folders.run}"
 
     def member(self, consumer: str) -> Member | None:
-        """The consumer's registration."""
         return self.c.discovery.members().get(consumer)
 
     def registered_at(self, consumer: str) -> float:
@@ -135,7 +133,6 @@ class Watcher:
                 self._releases[partition, release.epoch] = seen
 
     def releases(self) -> list[SeenRelease]:
-        """All releases so far."""
         self.collect_releases(range(self.partitions))
         return list(self._releases.values())
 

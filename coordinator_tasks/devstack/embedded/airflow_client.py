@@ -66,11 +66,9 @@ class AirflowClient:
         return {item["filename"]: item["stack_trace"] for item in self._pages("/importErrors", "import_errors")}
 
     def set_paused(self, dag_id: str, paused: bool) -> None:
-        """Pauses or unpauses a DAG."""
         self.request("PATCH", f"/dags/{dag_id}", json={"is_paused": paused})
 
     def trigger(self, dag_id: str, conf: Mapping[str, Json] | None = None, *, run_id: str | None = None) -> str:
-        """Starts a run and returns its id."""
         body: dict[str, Json] = {"logical_date": None, "conf": dict(conf or {})}
         if run_id is not None:
             body["dag_run_id"] = run_id
@@ -78,7 +76,6 @@ class AirflowClient:
         return started
 
     def dag_runs(self, dag_id: str) -> list[Json]:
-        """All runs of a DAG."""
         return list(self._pages(f"/dags/{dag_id}/dagRuns", "dag_runs"))
 
     def run_state(self, dag_id: str, run_id: str) -> str:

@@ -241,7 +241,6 @@ class ManagedProcess:
         self._signal_session(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Ends a pause."""
         self._signal_session(signal.SIGCONT)
 
     def _signal_session(self, signal_number: signal.Signals) -> list[psutil.Process]:
@@ -290,7 +289,6 @@ class ServerGroup(Generic[Server]):
             raise
 
     def stop(self) -> None:
-        """Ends all servers."""
         for server in self.servers:
             server.terminate()
         for server in self.servers:

@@ -53,7 +53,6 @@ class Looked:
 
     @property
     def text(self) -> str:
-        """For a person."""
         return f"{self.app}: {self.decision.text}" if self.act else self.would
 
     @property

@@ -84,7 +84,6 @@ class Replayed:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """For a person."""
         found: list[str] = []
         for one in self.happened:
             found.append(f"after {_minutes(one.after_s)}: {one.what}")
@@ -167,7 +166,6 @@ class _Replay:
         self._look(owners, read / (TICKS * TICK_S), busy)
 
     def result(self) -> Replayed:
-        """The result of the replay."""
         worst, after_s = self._worst
         lag = round(float(self._lag.sum()))
         return Replayed(tuple(self._happened), len(self._consumers), self._moves, lag, round(worst), after_s)

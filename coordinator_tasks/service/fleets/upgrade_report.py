@@ -75,7 +75,6 @@ class UpgradeReport:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """For a person."""
         return (*self._state(), *self._cost())
 
     def _state(self) -> list[str]:

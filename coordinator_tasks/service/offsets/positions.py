@@ -58,14 +58,12 @@ class Shift:
 
     @property
     def would_effect(self) -> str:
-        """The effect, of a dry run."""
         return re.sub(r"\b(is|are) (?=left out|read again)", "would be ", self.effect).replace(
             "no change", "nothing would change"
         )
 
     @property
     def effect(self) -> str:
-        """Return the effect on the records in between."""
         return self._in_between() + (f"; {self.asked} was asked for, {self._end()}" if self.asked is not None else "")
 
     def _in_between(self) -> str:

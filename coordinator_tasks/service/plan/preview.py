@@ -48,13 +48,11 @@ class PricedMove:
 
     @property
     def text(self) -> str:
-        """For a person."""
         behind = "unknown backlog" if self.backlog is None else f"{counted(self.backlog, 'record')} behind"
         return f"partition {self.partition} {way(self.giver, self.taker, self.kind, 1)}: {behind}, {self.pause_text}"
 
     @property
     def pause_text(self) -> str:
-        """Return the pause as text."""
         if self.kind is MoveKind.STOP:
             return "nobody reads on"
         if self.pause is None:

@@ -108,7 +108,6 @@ def look(c: Coordinator, names: Collection[str] = ()) -> AuditLook:
 
 
 def _look_at(c: Coordinator, seen: ClusterObservation) -> AuditLook:
-    """Look at what was observed."""
     found, views = _begun(seen.topics), _audited(seen.views.values())
     offsets = _readable({view.topic: seen.snapshot.committed[view.topic] for view in views}, found)
     c = silenced(c, seen.silent) if seen.silent is not None else c

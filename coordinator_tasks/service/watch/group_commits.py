@@ -56,7 +56,6 @@ def _wanted(c: Coordinator, topics: Collection[TopicFigures]) -> dict[str, dict[
 
 
 def _gone(c: Coordinator, topics: Collection[str]) -> set[str]:
-    """The topics that are not in Kafka."""
     try:
         found = c.kafka.describe([topic for topic in topics if is_topic(topic)], {}) if topics else {}
     except (KafkaUnavailable, Refused):

@@ -49,7 +49,6 @@ class RebalanceFilter:
     before_at: float = 0.0
 
     def takes(self, one: Rebalance) -> bool:
-        """Return whether the rebalance matches."""
         if not self.after_at <= one.began_at or (self.before_at and one.began_at >= self.before_at):
             return False
         consumers = {name for move in one.moves for name in (move.giver, move.taker) if name}

@@ -37,7 +37,6 @@ class ActionFilter:
     before_at: float = 0.0
 
     def takes(self, one: ActionRecord) -> bool:
-        """Return whether the record matches."""
         if one.at < self.after_at or (self.before_at and one.at >= self.before_at):
             return False
         called = f"{_flat(one.action)} {_flat(spelled(one.action))}"

@@ -465,7 +465,6 @@ def _asks_for_data(request: Request) -> bool:
 
 
 async def _refused(request: Request, error: Any) -> Response:
-    """A page for 401, 403, 404 and the like."""
     status = HTTPStatus(error.status_code)
     if _asks_for_data(request):
         return data({"error": str(error.detail), "code": ""}, status)

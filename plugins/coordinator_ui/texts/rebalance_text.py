@@ -45,7 +45,6 @@ class MoveRow:
 
     @property
     def starts(self) -> bool:
-        """Whether a consumer had to start."""
         return bool(self.taker)
 
 

@@ -83,7 +83,6 @@ class Holdings:
 
     @property
     def due(self) -> dict[int, OwnedPartition]:
-        """Return the holdings with a due commit."""
         return {p: h for p, h in self.held.items() if h.due}
 
     @property
@@ -125,7 +124,6 @@ class Holdings:
         return [(p, h) for p, h in found if number > h.born]
 
     def committing(self, partition: int) -> bool:
-        """Return whether a commit of this partition is under way."""
         return isinstance(self.request, Commit) and partition in self.request.offsets
 
     def is_rejected(self, partition: int, epoch: int) -> bool:

@@ -24,7 +24,6 @@ class Inflow:
     rate: float | None = None
 
     def seen(self, end: int, now: float) -> "Inflow":
-        """Return the inflow with another fetch."""
         first = self.end if self.first_end is None else self.first_end
         age, gap = now - self.began_at, now - self.at
         if gap <= 0:

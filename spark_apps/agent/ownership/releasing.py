@@ -58,7 +58,6 @@ class Releasing:
         return self.written.get(partition) == entry.epoch
 
     def owed(self, isolated: bool) -> dict[int, Handoff]:
-        """Return the entries that this consumer has to release."""
         mine = self._identity
         owed = owes_release(self._holdings.accepted, mine.consumer, mine.incarnation, isolated)
         return {p: entry for p, entry in owed.items() if not self._fenced_since(p, entry)}

@@ -93,7 +93,6 @@ class TopicOwnership:
         return (*self.failing.problems(), *self.reports.problems())
 
     def status(self) -> TopicStatus:
-        """Return this topic's status for the interface."""
         accepted, paused = self.holdings.accepted, self.holdings.paused
         counted = {p: h for p, h in sorted(self.holdings.held.items()) if h.commits.sent or h.pending}
         now = self._clock.monotonic()
@@ -110,7 +109,6 @@ class TopicOwnership:
         )
 
     def figures(self) -> OwnedFigures:
-        """Return this topic's figures for the metrics."""
         accepted, now = self.holdings.accepted, self._clock.monotonic()
         owned = {p: h for p, h in sorted(self.holdings.held.items()) if h.phase is Phase.READY}
         return OwnedFigures(

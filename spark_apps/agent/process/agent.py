@@ -141,7 +141,6 @@ class Agent:
         return True
 
     def status(self) -> ConsumerStatus:
-        """Return the status for the interface."""
         condition, why = self._health()
         return ConsumerStatus(
             consumer=self.identity.consumer,
@@ -155,7 +154,6 @@ class Agent:
         )
 
     def figures(self) -> ConsumerFigures:
-        """Return the figures for the metrics."""
         names = sorted(self._topics.names())
         reports = len(self.reports.all()) + sum(
             self._topics.edit(topic, lambda ownership: len(ownership.problems())) for topic in names

@@ -96,7 +96,6 @@ class LeaveRequests:
 
     @property
     def any(self) -> bool:
-        """Whether anybody has asked."""
         return bool(self._asked)
 
     def hand_to(self, leave: Callable[[float | None], None]) -> None:
@@ -153,7 +152,6 @@ class Process:
 
     @property
     def leaving(self) -> bool:
-        """Return whether a leave was requested."""
         return self._requests.any
 
     def run(self, topics: Topics) -> int:

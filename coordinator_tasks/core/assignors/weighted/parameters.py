@@ -61,7 +61,6 @@ class Rules:
         return self.most.get(member, self.most.get(None, math.inf))
 
     def bars(self, member: str, partition: int) -> bool:
-        """Whether the member is banned from the partition."""
         banned = self.bans.get(member, frozenset())
         return banned is None or partition in banned
 

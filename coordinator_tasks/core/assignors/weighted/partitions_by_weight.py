@@ -18,7 +18,6 @@ class PartitionsByWeight:
         return bisect_left(self.partitions, partition, first, bisect_right(self._weights, weight, first))
 
     def add(self, partition: int, weight: float) -> None:
-        """Add a partition."""
         place = self._place(partition, weight)
         self.partitions.insert(place, partition)
         self._weights.insert(place, weight)

@@ -34,7 +34,6 @@ class Weighted:
         rules_of(parameters)
 
     def measure(self, parameters: Mapping[str, str]) -> Measure:
-        """As the parameters say."""
         return rules_of(parameters).measure
 
     def patience_s(self, parameters: Mapping[str, str]) -> float | None:

@@ -79,7 +79,6 @@ class PartitionTable:
         return weights
 
     def weight(self, partition: int) -> float:
-        """The partition's weight."""
         return self._listed[self._at[partition]]
 
     def counts(self) -> dict[str, int]:
