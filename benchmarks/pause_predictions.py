@@ -3,15 +3,13 @@
     python -m benchmarks.pause_predictions [--moves 200] [--partitions 12] [--per-second 50] [--json FILE]
 
 Before each join and each leave, the preview predicts the moves and their pauses, from the moves before. Afterwards the
-history has the measured pause. Both run against real servers of this script. The file has every move, and the load of
-the machine before each move.
+history has the measured pause. Both run against real servers of this script.
 """
 
 import argparse
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -24,7 +22,7 @@ from confluent_kafka import Producer
 from benchmarks.circumstances import circumstances, told
 from benchmarks.plain_loop import looping
 from benchmarks.result import grid, kept, options, report, verdict, whole
-from benchmarks.servers import served
+from benchmarks.servers import served, until
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.machine.what_if import SiteChange
 from coordinator_tasks.core.machine.world import Policy
@@ -50,14 +48,11 @@ ACTOR = Actor("command", "benchmark")
 class Moved:
     """One move: its prediction, and its partition's pause. `pause_s` `None`: no record waited.
 
-    `said` `None`: too few earlier moves. `error_s`: of the measured pause. `load`: of the machine, before the move.
+    `said` `None`: too few earlier moves. `load`: of the machine, before the move.
     """
 
-    event: str
-    partition: int
     said: Prediction | None
     pause_s: float | None
-    error_s: float
     load: float
 
     @property
@@ -73,24 +68,6 @@ class Moved:
             and self.pause_s is not None
             and self.said.total.low_s <= self.pause_s <= self.said.total.high_s
         )
-
-    @property
-    def row(self) -> dict[str, Any]:
-        """For the file, in milliseconds."""
-        said = (
-            (self.said.total.median_s, self.said.total.low_s, self.said.total.high_s)
-            if self.said is not None
-            else (None,) * 3
-        )
-        names = ("median_ms", "low_ms", "high_ms", "pause_ms", "error_ms")
-        times = zip(names, (*said, self.pause_s, self.error_s), strict=True)
-        return {
-            "event": self.event,
-            "partition": self.partition,
-            "learned_from": self.said.moves if self.said is not None else 0,
-            **{name: None if one is None else round(1000 * one, 1) for name, one in times},
-            "load": round(self.load, 2),
-        }
 
 
 class Consumer:
@@ -133,15 +110,6 @@ def traffic(kafka: str, partitions: int, per_second: float) -> Iterator[None]:
         thread.join(LIMIT_S)
 
 
-def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait until `holds` returns True."""
-    deadline = time.monotonic() + LIMIT_S
-    while not holds():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not within {LIMIT_S:g} s")
-        time.sleep(0.05)
-
-
 def owners(c: Coordinator) -> int:
     """How many consumers own something; 0 = the topic is not Stable."""
     node = store.load_nodes(c.zk, c.paths, [TOPIC]).get(TOPIC)
@@ -153,7 +121,7 @@ def tried(c: Coordinator, change: SiteChange, act: Callable[[], object], sharing
 
     A pause with only a known minimum is left out.
     """
-    load, event = os.getloadavg()[0], "join" if change.join else "leave"
+    load = os.getloadavg()[0]
     (said,) = preview.preview(c, change, [TOPIC])
     predicted = {m.partition: m.pause if m.pause is not None and not m.pause.rough else None for m in said.moves}
     act()
@@ -162,7 +130,7 @@ def tried(c: Coordinator, change: SiteChange, act: Callable[[], object], sharing
     newest = history.rebalances(c, [TOPIC], 1)[0].pauses
     measured = newest.measured if newest is not None else ()
     return [
-        Moved(event, one.partition, predicted[one.partition], one.wait_s, one.error_s, load)
+        Moved(predicted[one.partition], one.wait_s, load)
         for one in measured
         if one.partition in predicted and not one.least
     ]
@@ -256,7 +224,7 @@ def main() -> None:
     asked = {"partitions": given.partitions, "per_second": given.per_second}
     summary = summed_up(moves) if any(one.judged for one in moves) else {}
     result = {"circumstances": circumstances(), "asked": asked, "failed": failures, "summary": summary}
-    report({**result, "moves": [one.row for one in moves]}, markdown, given.json)
+    report(result, markdown, given.json)
     if failures:
         sys.exit(f"ended early: {'; '.join(failures)}")
 

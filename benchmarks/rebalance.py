@@ -8,9 +8,8 @@ the registration, the leaver's own draining mark, and the history records. Every
 
 import os
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
@@ -20,13 +19,12 @@ from benchmarks.airflow import airflow_for
 from benchmarks.circumstances import in_rounds, noted, told
 from benchmarks.plain_loop import looping
 from benchmarks.result import grid, options, report, verdict, whole
+from benchmarks.servers import served, until
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Actor, Record, State
 from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
-from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
-from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import history, store, topics
 from coordinator_tasks.wiring import Settings, open_coordinator
@@ -34,12 +32,9 @@ from coordinator_tasks.wiring import Settings, open_coordinator
 PROJECT = Path(__file__).resolve().parent.parent
 TOPIC, PARTITIONS = "orders", 12
 STAYING = ("stays-1", "stays-2")
-LIMIT_S = 120.0
 PAUSE_S = 2.0
-POLL_S = 0.05
 BEYOND_SETTLE_S = {"to_plan_s": ("plan", 2.0), "to_stable_s": ("Stable", 6.0)}
 """Targets for the medians under Airflow."""
-SPREAD = ("min", "median", "p90", "max")
 
 
 class Site:
@@ -87,19 +82,19 @@ class Rounds:
         comes = self.site.consumer(coming)
         comes.spawn()
         try:
-            wait(f"the registration of {coming}", lambda: self.changed_at(self.c.paths.member(coming)) > 0)
+            until(lambda: self.changed_at(self.c.paths.member(coming)) > 0, f"the registration of {coming}")
             joined_at = self.changed_at(self.c.paths.member(coming))
-            self.note("join", number, joined_at, self.stable(joined_at, {*STAYING, coming}))
+            self.note("join", joined_at, self.stable(joined_at, {*STAYING, coming}))
             time.sleep(PAUSE_S)
             asked_at = time.time()
             comes.terminate()
             path = self.c.paths.directive(coming)
-            wait(f"the mark of {coming}", lambda: self.changed_at(path, modified=True) > asked_at - 0.1)
+            until(lambda: self.changed_at(path, modified=True) > asked_at - 0.1, f"the mark of {coming}")
             marked_at = self.changed_at(path, modified=True)
-            self.note("leave", number, marked_at, self.stable(marked_at, set(STAYING)))
+            self.note("leave", marked_at, self.stable(marked_at, set(STAYING)))
         finally:
             comes.stop()
-        wait(f"the end of {coming}", lambda: self.changed_at(self.c.paths.member(coming)) == 0)
+        until(lambda: self.changed_at(self.c.paths.member(coming)) == 0, f"the end of {coming}")
         time.sleep(PAUSE_S)
 
     def changed_at(self, path: str, *, modified: bool = False) -> float:
@@ -109,24 +104,14 @@ class Rounds:
             return 0.0
         return found.stat.modified_at if modified else found.stat.created_at
 
-    def note(self, kind: str, number: int, changed_at: float, records: Sequence[Record]) -> None:
+    def note(self, kind: str, changed_at: float, records: Sequence[Record]) -> None:
         """Store the times of this change."""
-        planned_at = min(r.at for r in records if r.moves)
-        stable_at = records[-1].at
-        tasks = [r.actor for r in records]
-        self.found.append(
-            {
-                "kind": kind,
-                "round": number,
-                "to_plan_s": round(planned_at - changed_at, 3),
-                "to_stable_s": round(stable_at - changed_at, 3),
-                "runs": sorted({(one.dag, one.run) for one in tasks if one.kind == "airflow"}),
-            }
-        )
+        times = {"to_plan_s": min(r.at for r in records if r.moves), "to_stable_s": records[-1].at}
+        self.found.append({"kind": kind, **{name: round(at - changed_at, 3) for name, at in times.items()}})
 
     def stable(self, after: float, owners: set[str]) -> list[Record]:
         """Wait until exactly these owners have everything and the topic is Stable; return the records since the change."""
-        wait(f"Stable with {sorted(owners)}", lambda: self.is_stable(after, owners))
+        until(lambda: self.is_stable(after, owners), f"Stable with {sorted(owners)}")
         return sorted((r for r in history.records(self.c, self.site.topic) if r.at > after), key=lambda r: r.sequence)
 
     def is_stable(self, after: float, owners: set[str]) -> bool:
@@ -136,12 +121,16 @@ class Rounds:
         return view.state.since_at > after and set(view.node.assignments.values()) == owners
 
 
-def wait(what: str, done: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + LIMIT_S
-    while not done():
-        if time.monotonic() > deadline_s:
-            sys.exit(f"{what} did not happen within {LIMIT_S:g} s")
-        time.sleep(POLL_S)
+def summary(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Kind of change → median and maximum of each time."""
+    return {
+        kind: {
+            name: {"median": round(median(found), 3), "max": max(found)}
+            for name in BEYOND_SETTLE_S
+            if (found := [one[name] for one in rounds if one["kind"] == kind])
+        }
+        for kind in ("join", "leave")
+    }
 
 
 def under_airflow(site: Site) -> EmbeddedAirflow:
@@ -151,41 +140,15 @@ def under_airflow(site: Site) -> EmbeddedAirflow:
     return airflow_for(site.folder, [settings.cluster], settings.zookeeper, kafka, own)
 
 
-def spread(values: Sequence[float]) -> dict[str, float]:
-    if not values:
-        return {"n": 0}
-    ordered = sorted(values)
-    return {
-        "n": len(ordered),
-        "min": round(ordered[0], 3),
-        "median": round(median(ordered), 3),
-        "p90": round(ordered[min(len(ordered) - 1, int(len(ordered) * 0.9))], 3),
-        "max": round(ordered[-1], 3),
-    }
-
-
-def summary(rounds: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        kind: {
-            name: spread([one[name] for one in rounds if one["kind"] == kind]) for name in ("to_plan_s", "to_stable_s")
-        }
-        for kind in ("join", "leave")
-    }
-
-
 def measure(only: str, rounds: int, settle_s: float) -> dict[str, Any]:
     result: dict[str, Any] = {}
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
-        zookeeper = stack.enter_context(EmbeddedZooKeeper(folder / "zookeeper"))
-        kafka = stack.enter_context(EmbeddedKafka(folder / "kafka"))
-        address = (zookeeper.connect_string, kafka.bootstrap_servers)
+    with served("benchmark") as (folder, zookeeper, kafka):
         if only in ("", "loop"):
-            site = Site("loop", *address, folder / "loop", settle_s)
+            site = Site("loop", zookeeper, kafka, folder / "loop", settle_s)
             with open_coordinator(site.settings) as c, open_coordinator(site.settings) as own, looping(own):
                 result["loop"] = summary(Rounds(site, c).run(rounds))
         if only in ("", "airflow"):
-            site = Site("airflow", *address, folder / "airflow", settle_s)
+            site = Site("airflow", zookeeper, kafka, folder / "airflow", settle_s)
             site.folder.mkdir()
             with open_coordinator(site.settings) as c, under_airflow(site):
                 result["airflow"] = summary(Rounds(site, c).run(rounds))
@@ -204,15 +167,8 @@ def markdown(result: Mapping[str, Any]) -> str:
             ]
             rows.append([f"{who}, {kind}", *found, verdict(*(targets if mode == "airflow" else []))])
     titles = ("", *(f"{what} {of}" for what, _ in BEYOND_SETTLE_S.values() for of in ("median", "max")), "target")
-    return f"{told_of(result)}\n\n{grid(titles, rows, ('target',))}"
-
-
-def told_of(result: Mapping[str, Any]) -> str:
-    return told(result, in_rounds(result["rounds"]), f"settle time {result['settle_s']:g} s")
-
-
-def cells(values: dict[str, float]) -> list[str]:
-    return [f"{values['n']:.0f}", *(f"{values[n]:.2f}" if n in values else "" for n in SPREAD)]
+    how = (in_rounds(result["rounds"]), f"settle time {result['settle_s']:g} s")
+    return f"{told(result, *how)}\n\n{grid(titles, rows, ('target',))}"
 
 
 def main() -> None:

@@ -32,6 +32,7 @@ from benchmarks import light
 from benchmarks.circumstances import circumstances, told
 from benchmarks.plain_loop import looping
 from benchmarks.result import grid, output, verdict
+from benchmarks.servers import until
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery
 from coordinator_tasks.adapters.kazoo_handler import PollingHandler
@@ -229,13 +230,10 @@ class Site:
         return history.records(self.seen, TOPIC, 10_000)[::-1]
 
     def stable(self) -> None:
-        deadline = time.monotonic() + LIMIT_S
-        while not self._is_stable():
-            if time.monotonic() > deadline or not self.process.is_alive():
-                sys.exit(f"{self.size} was not Stable within {LIMIT_S:g} s")
-            time.sleep(0.1)
+        until(self._is_stable, f"{self.size} is Stable", LIMIT_S)
 
     def _is_stable(self) -> bool:
+        assert self.process.is_alive(), "the process of the consumers has ended"
         view = store.load(self.seen.zk, self.paths, TOPIC).view
         if view.state is None or view.node is None or view.state.state is not State.STABLE:
             return False

@@ -1,7 +1,8 @@
-"""The servers of most benchmarks: one ZooKeeper and one broker, for the duration of a block."""
+"""What benchmarks share on real servers: one ZooKeeper and one broker for the duration of a block, and waits."""
 
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -25,3 +26,12 @@ def served(name: str) -> Iterator[Servers]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=f"{name}-")))
         zookeeper = stack.enter_context(EmbeddedZooKeeper(folder / "zookeeper")).connect_string
         yield Servers(folder, zookeeper, stack.enter_context(EmbeddedKafka(folder / "kafka")).bootstrap_servers)
+
+
+def until(holds: Callable[[], bool], what: str, limit_s: float = 120.0) -> None:
+    """Wait until `holds` returns True. Raises `TimeoutError` after `limit_s`."""
+    deadline = time.monotonic() + limit_s
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {limit_s:g} s; the machine may be too busy to measure on")
+        time.sleep(0.05)

@@ -7,7 +7,7 @@ SAID = Prediction(Interval(0.1, 0.05, 0.2), 9)
 
 
 def moved(pause_s: float | None, said: Prediction | None = SAID) -> Moved:
-    return Moved("join", 0, said, pause_s, 0.01, 1.0)
+    return Moved(said, pause_s, 1.0)
 
 
 def test_only_moves_with_a_prediction_and_a_pause_are_judged() -> None:
