@@ -5,11 +5,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+STATUS = "The status of a consumer"
+"""Title of the section of `fields.md` that is no node."""
 MADE = "Made from the code by `python -m tests.reference`, and compared by a test.\n"
 
 
+def sections() -> dict[str, str]:
+    """Title of each section of `fields.md` → its text."""
+    _, *found = Path(__file__).with_name("fields.md").read_text(encoding="utf-8").split("\n## ")
+    return {title: text for title, _, text in (one.partition("\n") for one in found)}
+
+
 def meanings(text: str) -> str:
-    """Sentences, and a table of the lines `fields | meaning` of a text in `coordinator_tasks.core.codecs.fields`."""
+    """Sentences, and a table of the lines `fields | meaning` of a section of `fields.md`."""
     about, rows = list[str](), list[list[str]]()
     for line in text.strip().splitlines():
         if " | " in line:

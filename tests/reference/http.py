@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from coordinator_tasks.cli.metrics import METRICS_PATH, TARGETS_PATH
-from coordinator_tasks.core.codecs.fields import STATUS
-from tests.reference.form import ROOT, meanings, page, table
+from tests.reference.form import ROOT, STATUS, meanings, page, sections, table
 
 
 def http() -> str:
@@ -22,7 +21,7 @@ def http() -> str:
         "anything is computed.\n",
         _table_of(CONSUMER_ROUTES),
         "### Fields of the status\n",
-        meanings(STATUS),
+        meanings(sections()[STATUS]),
         "## `coordinator metrics`\n\nAt the address of `--listen`; on another address than loopback only with the token. "
         "[How to set it up](../metrics.md#set-it-up).\n",
         _table_of(METRICS_ROUTES),

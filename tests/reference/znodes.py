@@ -1,9 +1,8 @@
 """The nodes in ZooKeeper, with who may write them."""
 
-from coordinator_tasks.core.codecs.fields import NODES
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.protocol import node_rights
-from tests.reference.form import meanings, page, table
+from tests.reference.form import STATUS, meanings, page, sections, table
 
 WORDS = {"r": "read", "w": "write", "c": "create", "d": "delete"}
 
@@ -47,7 +46,8 @@ def znodes() -> str:
     )
     fields = [
         f"## {f'`{name}`' if '/' in name and ' ' not in name else name}\n\n{meanings(text)}"
-        for name, text in NODES.items()
+        for name, text in sections().items()
+        if name != STATUS
     ]
     head = ("node", "created by", "rights of the consumers' account")
     return page("Nodes in ZooKeeper", about, rights, table(head, rows), *fields)
