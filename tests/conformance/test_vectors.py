@@ -45,6 +45,7 @@ def test_every_strategy_gives_every_partition_once_and_to_subscribers_only_in_an
         answer = assign_instance(instance, strategy)
         assert not flaws(instance, answer), instance["id"]
         assert answer.keys() == instance["members"].keys()
+        assert all(listed == sorted(listed) for topics in answer.values() for listed in topics.values())
         turned = {name: dict(reversed(instance[name].items())) for name in ("topics", "members")}
         assert assign_instance({**instance, **turned}, strategy) == answer, instance["id"]
 
