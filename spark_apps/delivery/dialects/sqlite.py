@@ -2,6 +2,7 @@
 
 import math
 import sqlite3
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +20,14 @@ _APPLICATION = slice(68, 72)
 _PRIMARY = 0xFF
 """The bits of an extended error code with the primary code."""
 _AWAY = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR})
+_NO_FILE = (0, 0)
+_checking = threading.Lock()
+_checked: set[tuple[int, int]] = set()
+"""Files that were checked, by device and number: a file with a connection of this process must not be opened and closed.
+
+The close would release the locks of SQLite on the file: then another process, closing its connection, deletes the journal
+that this process goes on to write, and the rows are lost.
+"""
 
 
 class _Cursor(Cursor):
@@ -44,7 +53,7 @@ class SQLite(Dialect):
     def connect(self, url: str, lock_wait_s: float | None) -> sqlite3.Connection:
         path = _path(url)
         path.parent.mkdir(parents=True, exist_ok=True)
-        _check_file(path)
+        _check_once(path)
         timeout_s = BUSY_TIMEOUT_S if lock_wait_s is None else lock_wait_s
         try:
             connection = sqlite3.connect(path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
@@ -69,6 +78,26 @@ class SQLite(Dialect):
 
 def _path(url: str) -> Path:
     return Path(url.removeprefix(SQLITE)).absolute()  # errors name the path, and a launched consumer runs in /
+
+
+def _check_once(path: Path) -> None:
+    """Check the file before this process's first connection, and create the file where it is missing."""
+    with _checking:
+        if _identity(path) not in _checked:
+            _check_file(path)
+            with suppress(OSError):  # SQLite reports why the file cannot be opened
+                path.touch()
+            _checked.add(_identity(path))
+            _checked.discard(_NO_FILE)
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """Return device and number of a file; zeros if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return _NO_FILE
+    return found.st_dev, found.st_ino
 
 
 def _check_file(path: Path) -> None:

@@ -4,6 +4,7 @@ import os
 import socket
 import sqlite3
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -399,3 +400,21 @@ def test_a_sink_s_tables_come_beside_those_of_a_site_s_own_database(tmp_path: Pa
     with closing(sqlite3.connect(file)) as found:
         assert found.execute("SELECT * FROM customers").fetchall() == [("ada",)]
         assert found.execute("SELECT * FROM texts").fetchall() == [("orders", 0, 1, "x")]
+
+
+def test_what_one_connection_writes_outlives_a_second_connection_and_the_close_of_another_process(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path}/rows.sqlite"
+    first, second = Database(url), Database(url)
+    with first.transaction() as cursor:
+        cursor.execute("CREATE TABLE numbers (number INTEGER)")
+    with second.transaction() as cursor:
+        cursor.query("SELECT * FROM numbers")
+    count = f"c = __import__('sqlite3').connect('{tmp_path}/rows.sqlite'); print(*c.execute('SELECT * FROM numbers')); c.close()"
+    assert subprocess.run([sys.executable, "-c", count], capture_output=True, text=True, check=True).stdout == "\n"
+    with first.transaction() as cursor:
+        cursor.execute("INSERT INTO numbers VALUES (7)")
+    assert subprocess.run([sys.executable, "-c", count], capture_output=True, text=True, check=True).stdout == "(7,)\n"
+    first.close()
+    second.close()
