@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from spark_apps.pipelines.schema_registry import undecoded as undecoded
     from spark_apps.spark.session import configure as configure
     from spark_apps.spark.session import ship_packages as ship_packages
+    from spark_apps.state.stateful import Stateful as Stateful
 
 _PLACES = {
     "agent.process.consumer_process": ("ConsumerSettings",),
@@ -49,6 +50,7 @@ _PLACES = {
     "pipelines.protobuf_records": ("as_json",),
     "pipelines.schema_registry": ("decoded", "subject_of", "undecoded"),
     "spark.session": ("configure", "ship_packages"),
+    "state.stateful": ("Stateful",),
 }
 _PLACE = {name: f"{__name__}.{module}" for module, names in _PLACES.items() for name in names}
 __all__ = sorted(_PLACE)  # noqa: PLE0605 - the table is the list

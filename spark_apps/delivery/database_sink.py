@@ -47,11 +47,11 @@ class DatabaseSink:
     """
 
     def __init__(self, database: Database, prepare: Prepare, store: Store) -> None:
-        self._database = database
+        self.database = database
+        self.prepare = prepare
+        self.store = store
         # A claim does not wait for the batch being written. The first claim makes tables, while nothing else is held.
         self._first_claim, self._claims = database.another(), database.another(CLAIM_WAIT_S)
-        self._prepare = prepare
-        self._store = store
         self._prepared = False
         self._lock = threading.Lock()
 
@@ -70,6 +70,7 @@ class DatabaseSink:
                     cursor.execute(_FORGET, key)
                 cursor.execute(_TAKE, (writer.topic_id, *_held(token, writer), *key))
             found = _standing(cursor, writer, tokens)
+            self._check(cursor, writer, tokens)
         with self._lock:
             self._prepared = True
         self._first_claim.close()
@@ -86,7 +87,7 @@ class DatabaseSink:
             )
         if not steps:
             return {}
-        with self._database.transaction() as cursor:
+        with self.database.transaction() as cursor:
             found = _standing(cursor, writer, steps)
             missing = sorted(steps.keys() - found.keys())
             if missing:
@@ -103,14 +104,21 @@ class DatabaseSink:
                 elif standing.token != step.token or standing.offset not in (None, step.start):
                     raise PositionMoved(_moved(writer, partition, step, standing))
             if len(refused) < len(steps):
-                self._store(cursor, without(rows, refused))
+                self._add(cursor, writer, without(rows, refused))
             moves = [(s.end, writer.cluster, writer.topic, p) for p, s in _sorted(steps) if p not in refused]
             cursor.executemany(_MOVE, moves)
         return refused
 
+    def _check(self, cursor: Cursor, writer: Writer, partitions: Collection[int]) -> None:
+        """Raise an error to take none of these partitions."""
+
+    def _add(self, cursor: Cursor, writer: Writer, rows: pa.Table) -> None:  # noqa: ARG002 - state belongs to a writer
+        """Add the rows of a batch."""
+        self.store(cursor, rows)
+
     def close(self) -> None:
         """End the connections."""
-        for database in (self._first_claim, self._claims, self._database):
+        for database in (self._first_claim, self._claims, self.database):
             database.close()
 
     def _for_claims(self) -> Database:
@@ -123,14 +131,14 @@ class DatabaseSink:
                 return
         cursor.exclusively(TABLE)  # two consumers that start at once would both create the tables
         cursor.execute(_CREATE)
-        self._prepare(cursor)
+        self.prepare(cursor)
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:
-            if not (isinstance(error, SinkUnavailable) or self._database.is_driver_error(error)):
+            if not (isinstance(error, SinkUnavailable) or self.database.is_driver_error(error)):
                 raise
             raise SinkUnavailable(f"the sink's database does not take claims ({first_line(error)})") from error
 

@@ -2,7 +2,7 @@
 
 `build(stream, settings)` gets the stream of one topic, with the columns of the assignment, and the application's
 settings. It returns the writer; the application adds the checkpoint and starts the writer. A writer delivers at least
-once; for the other ways, return `AtMostOnce` or `ExactlyOnce` (`docs/delivery.md`).
+once; for the other ways, return `AtMostOnce` or `ExactlyOnce` (`docs/delivery.md`), or `Stateful` (`docs/state.md`).
 """
 
 from collections.abc import Callable, Mapping
@@ -15,6 +15,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from coordinator_tasks.core.errors import Refused
 from spark_apps.delivery import Delivery, TransactionalSink
 from spark_apps.spark.progress import writer_field
+from spark_apps.state.stateful import Stateful
 
 FILE_SINKS = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
 
@@ -39,7 +40,7 @@ class AtMostOnce:
     writer: DataStreamWriter
 
 
-Output: TypeAlias = DataStreamWriter | AtMostOnce | ExactlyOnce
+Output: TypeAlias = DataStreamWriter | AtMostOnce | ExactlyOnce | Stateful
 Build: TypeAlias = Callable[[DataFrame, Mapping[str, str]], Output]
 
 

@@ -10,6 +10,7 @@ from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.delivery import Delivery, TransactionalSink
 from spark_apps.delivery.hooks import Hooks
 from spark_apps.pipelines import AtMostOnce, ExactlyOnce, Output, check_writer
+from spark_apps.state.stateful import Stateful, stateful_sink
 
 
 def agreed_writer(runner: TopicRunner, output: Output, hooks: Hooks) -> DataStreamWriter:
@@ -19,6 +20,8 @@ def agreed_writer(runner: TopicRunner, output: Output, hooks: Hooks) -> DataStre
             _check_partition(runner.topic, rows)
             runner.agree(Delivery.EXACTLY_ONCE, sink, hooks)
             return rows.writeStream.foreachBatch(_transaction(runner, sink, each_batch or _unchanged))
+        case Stateful(rows):
+            return agreed_writer(runner, ExactlyOnce(rows, stateful_sink(output)), hooks)
         case AtMostOnce(writer):
             check_writer(writer)
             runner.agree(Delivery.AT_MOST_ONCE, None, hooks)

@@ -1,4 +1,4 @@
-"""Checks whether a query keeps state between its batches: state does not move with a partition.
+"""Checks whether a query keeps Spark's own state between its batches: that state does not move with a partition.
 
 Spark keeps state by key in the checkpoint of one application. When a partition moves, its new consumer begins without
 the state, and the old consumer keeps it: each counts a part of a window, and neither sees all duplicates.
@@ -29,9 +29,9 @@ def check_stateless(writer: DataStreamWriter, *, state_stays_behind: bool = Fals
     found = keeps_state(writer)
     if found and not state_stays_behind:
         raise Refused(
-            f"the query keeps state between batches ({', '.join(found)}), and state does not move with a partition: keep it "
-            "in the sink, keyed, inside foreachBatch; or declare that it may stay behind with --state-stays-behind, or "
-            "SparkSettings(state_stays_behind=True)"
+            f"the query keeps state between batches ({', '.join(found)}), and Spark's state does not move with a partition: "
+            "write a StatefulProcessor and return Stateful; or declare that the state may stay behind with "
+            "--state-stays-behind, or SparkSettings(state_stays_behind=True)"
         )
 
 

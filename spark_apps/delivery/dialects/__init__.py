@@ -7,18 +7,24 @@ import re
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, Protocol, cast
+from typing import Any, ClassVar, Protocol, cast
 
 from coordinator_tasks.core.errors import Refused
 
 ALIASES = {"postgres": "postgresql"}
 """Other schemes of an address → the dialect's file."""
 
+MOST_MARKS = 500
+"""Values that one statement compares a column with."""
+
 Row = Sequence[Any]
 
 
 class Cursor:
     """The part of DB-API that sinks use, within a transaction; placeholders are `?`. A dialect overrides what differs."""
+
+    BY_KEY: ClassVar[str] = ""
+    """End of a `CREATE TABLE` whose rows are found and replaced by their primary key."""
 
     def __init__(self, cursor: Any) -> None:
         self._cursor = cursor
@@ -41,6 +47,20 @@ class Cursor:
         """Return all rows of a query, locked until the end of the transaction."""
         return self.query(statement, values)
 
+    def query_in(self, statement: str, values: Row, column: str, wanted: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Return all rows of a query that ends with a condition, where the column has one of the wanted values."""
+        found: list[tuple[Any, ...]] = []
+        for first in range(0, len(wanted), MOST_MARKS):
+            some = wanted[first : first + MOST_MARKS]
+            marks = ", ".join("?" for _ in some)
+            found += self.query(f"{statement} AND {column} IN ({marks})", (*values, *some))
+        return found
+
+    def columns(self, table: str) -> list[str]:
+        """Return the names of the table's columns, in their order."""
+        self._cursor.execute(f'SELECT * FROM "{table}" LIMIT 0')  # noqa: S608 (our own name)
+        return [str(column[0]) for column in self._cursor.description]
+
     def load(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
         """Add many rows in the database's quickest way; a row whose key exists is an error."""
         self.executemany(insertion(table, columns), rows)
@@ -48,6 +68,10 @@ class Cursor:
     def merge(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
         """Add the rows in order; a row whose key exists changes nothing."""
         self.executemany(f"{insertion(table, columns)} ON CONFLICT DO NOTHING", rows)
+
+    def replace(self, table: str, columns: Sequence[str], key: Sequence[str], rows: Iterable[Row]) -> None:
+        """Add the rows; a row whose key exists takes the place of the present row. No key comes twice."""
+        self.executemany(f"{insertion(table, columns)} {replacement(columns, key)}", rows)
 
     def exclusively(self, matter: str) -> None:
         """Hold the lock of this name until the end of the transaction; others wait."""
@@ -100,6 +124,12 @@ def dialect_of(url: str) -> Dialect:
 def insertion(table: str, columns: Sequence[str]) -> str:
     """Return the statement that adds a row; all names come from our own code, all values are bound."""
     return f'INSERT INTO "{table}" ({quoted(columns)}) VALUES ({", ".join("?" for _ in columns)})'  # noqa: S608
+
+
+def replacement(columns: Sequence[str], key: Sequence[str]) -> str:
+    """Return the end of an `INSERT` that replaces the values of rows whose key exists."""
+    changes = ", ".join(f'"{name}" = excluded."{name}"' for name in columns if name not in key)
+    return f"ON CONFLICT ({quoted(key)}) DO UPDATE SET {changes}"
 
 
 def quoted(columns: Iterable[str]) -> str:

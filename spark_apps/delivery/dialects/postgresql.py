@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from coordinator_tasks.core.errors import Refused
-from spark_apps.delivery.dialects import Cursor, Dialect, Row, quoted
+from spark_apps.delivery.dialects import Cursor, Dialect, Row, quoted, replacement
 
 try:
     import psycopg
@@ -61,6 +61,13 @@ Class 08 is the connection; an error at connecting has no code.
 
 
 class _Cursor(Cursor):
+    # Room in each page, so that a changed row stays in the row's page and no index changes.
+    BY_KEY = "WITH (fillfactor = 80)"
+
+    def __init__(self, cursor: Any) -> None:
+        super().__init__(cursor)
+        self._used: set[str] = set()
+
     def query_locked(self, statement: str, values: Row = ()) -> list[tuple[Any, ...]]:
         return self.query(f"{statement} FOR UPDATE", values)
 
@@ -69,17 +76,33 @@ class _Cursor(Cursor):
             for row in rows:
                 copy.write_row(row)
 
+    def query_in(self, statement: str, values: Row, column: str, wanted: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return self.query(f"{statement} AND {column} = ANY(?)", (*values, list(wanted)))
+
     def merge(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
         many = list(rows)
-        if len(many) < STAGED_ROWS or self.query(_MAY_STAGE) != [(True,)]:
+        if not self._staged(table, columns, many, "ON CONFLICT DO NOTHING"):
             super().merge(table, columns, many)
-            return
+
+    def replace(self, table: str, columns: Sequence[str], key: Sequence[str], rows: Iterable[Row]) -> None:
+        many = list(rows)
+        if not self._staged(table, columns, many, replacement(columns, key)):
+            super().replace(table, columns, key, many)
+
+    def _staged(self, table: str, columns: Sequence[str], rows: Sequence[Row], conflict: str) -> bool:
+        """Add the rows by way of a temporary table; False for few rows, or for an account without temporary tables."""
+        if len(rows) < STAGED_ROWS or self.query(_MAY_STAGE) != [(True,)]:
+            return False
         staged, names = f"staged_{table}", quoted(columns)
         # Kept with the connection: a table for each batch would fill the catalogue.
         kept = f'TEMPORARY TABLE IF NOT EXISTS "{staged}" ON COMMIT DELETE ROWS'
         self.execute(f'CREATE {kept} AS SELECT {names} FROM "{table}" WITH NO DATA')  # noqa: S608 (our own names)
-        self.load(staged, columns, many)
-        self.execute(f'INSERT INTO "{table}" ({names}) SELECT {names} FROM "{staged}" ON CONFLICT DO NOTHING')  # noqa: S608
+        if staged in self._used:
+            self.execute(f'TRUNCATE "{staged}"')
+        self._used.add(staged)
+        self.load(staged, columns, rows)
+        self.execute(f'INSERT INTO "{table}" ({names}) SELECT {names} FROM "{staged}" {conflict}')  # noqa: S608
+        return True
 
     def exclusively(self, matter: str) -> None:
         self.execute("SELECT pg_advisory_xact_lock(hashtext(?))", [matter])

@@ -31,6 +31,8 @@ that this process goes on to write, and the rows are lost.
 
 
 class _Cursor(Cursor):
+    BY_KEY = "WITHOUT ROWID"
+
     def _storable(self, statement: str, values: Row) -> Row:
         for place, value in enumerate(values, 1):
             if isinstance(value, float) and math.isnan(value):

@@ -1,0 +1,47 @@
+"""State that moves with its partition: rows of a stateful processor, in the sink's database, beside the positions.
+
+`stateful.Stateful` is what a pipeline returns. The state of a batch is read and written in the transaction that checks the
+owner's token and moves the positions, so a fenced or dead owner changes nothing, and a new owner restores nothing.
+"""
+
+from coordinator_tasks.core.errors import CoordinatorError, Refused
+
+
+class StateRefused(Refused):
+    """The pipeline asks for state in a way that is not supported or would give wrong results; the query does not start.
+
+    Remedy: change the pipeline as the text says.
+    """
+
+    code = "KPC-066"
+
+
+class StateChanged(CoordinatorError):
+    """The state of a partition was written with a schema that this application cannot read: a column, a state variable or
+    the key has changed. The partitions of the topic wait, and their state stays as it is.
+
+    Remedy: deploy the application that wrote the state, or give the operator another name to begin without state.
+    Wider numbers and new nullable columns at the end are allowed.
+    """
+
+    code = "KPC-067"
+
+
+class ProcessorFailed(CoordinatorError):
+    """A stateful processor raises, returns rows of another schema, or keeps more under a key than is allowed. Nothing of the
+    batch was written; the partition waits and is tried again.
+
+    Remedy: correct the processor and deploy the application, or reset the offset behind the record.
+    """
+
+    code = "KPC-068"
+
+
+class StateDamaged(CoordinatorError):
+    """The table `consumer_state` has other columns than expected, or a value that cannot be read, because another program
+    has changed the table. Nothing was written.
+
+    Remedy: restore the rows that the text names from a backup, or delete the rows to begin without this state.
+    """
+
+    code = "KPC-069"

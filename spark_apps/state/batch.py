@@ -1,0 +1,253 @@
+"""Runs a processor over one batch, on the state rows in the sink's transaction.
+
+The partitions of a batch are independent of each other: each has a state and a watermark of its own. For one partition:
+rows up to the watermark are late and left out; the processor gets the other rows of each key in the order of their
+offsets; the watermark moves to the latest event time minus its delay; then the timers up to the watermark fire.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.sql import types as T  # noqa: N812 (its usual name)
+from pyspark.sql.conversion import ArrowTableToRowsConversion, LocalDataToArrowConversion
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, TimerValues
+
+from coordinator_tasks.core.errors import CoordinatorError
+from spark_apps.delivery.database import first_line
+from spark_apps.state import ProcessorFailed, StateChanged
+from spark_apps.state import schema as schemas
+from spark_apps.state.codec import Codec, Unfit, decode, encode
+from spark_apps.state.handle import TIMERS, Entry, Handle, TimeMode, expiry_of, living
+from spark_apps.state.table import PARTITION, PartitionRow, StateRows
+
+MAX_KEY_BYTES = 1_000
+"""PostgreSQL refuses a key of more than 2,704 bytes, in which the names of cluster, topic and operator have to fit too."""
+MAX_VALUE_BYTES = 1_000_000
+"""Maximum bytes of one state variable under one key: each batch with the key reads and writes all of them."""
+SHOWN_KEY_CHARS = 100
+MICROS_PER_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """A processor with its declarations. `rows`: schema of the input; `by`: places of the grouping columns there;
+    `event_time`: column and delay of the watermark in ms; `schema`: the state's schema as text; `dropped`: state
+    variables that are to be deleted; `expiring`: state variables with a TTL.
+    """
+
+    name: str
+    mode: TimeMode
+    pickled: bytes
+    rows: T.StructType
+    key: Codec
+    by: tuple[int, ...]
+    output: T.StructType
+    event_time: tuple[str, int] | None
+    schema: str
+    dropped: frozenset[str]
+    expiring: tuple[str, ...]
+
+
+class Batch:
+    """One batch of an operator, at one time."""
+
+    def __init__(self, operator: Operator, state: StateRows, now_ms: int) -> None:
+        self._operator = operator
+        self._state = state
+        self._output: list[Any] = []
+        self._handle = Handle(operator.name, operator.mode)
+        self._handle.now_ms = now_ms
+        self._processor: StatefulProcessor = cloudpickle.loads(operator.pickled)
+        self._processor.init(self._handle)
+        self._handle.declaring = False
+
+    def run(self, rows: pa.Table) -> pa.Table:
+        """Process the rows, store the changed state, and return the processor's rows."""
+        ordered = rows.sort_by([("partition", "ascending"), ("offset", "ascending")])
+        counts = Counter(ordered["partition"].to_pylist())
+        stored, first = self._state.partitions(counts), 0
+        for partition, count in counts.items():
+            self._run_partition(partition, stored.get(partition), ordered.slice(first, count))
+            first += count
+        self._processor.close()
+        return _table(self._output, self._operator)
+
+    def _run_partition(self, partition: int, stored: PartitionRow | None, rows: pa.Table) -> None:
+        operator, handle = self._operator, self._handle
+        if stored is not None:
+            check_schema(self._state, partition, stored, operator)
+        before = stored or PartitionRow("")
+        handle.watermark_ms = before.watermark_ms
+        times = _times(rows, operator)
+        given = ArrowTableToRowsConversion.convert(rows, operator.rows)
+        if times is not None:
+            late_until = before.watermark_ms * MICROS_PER_MS
+            given = [row for row, at in zip(given, times, strict=True) if at is None or at > late_until]
+        self._input(partition, given)
+        if times is not None and operator.event_time is not None:
+            latest = max((at for at in times if at is not None), default=0)
+            handle.watermark_ms = max(before.watermark_ms, latest // MICROS_PER_MS - operator.event_time[1])
+            self._fire(partition)
+        if stored is not None:
+            for name in operator.dropped & set(schemas.names_of(stored.schema)):
+                self._state.drop(partition, name)
+        after = PartitionRow(operator.schema, handle.watermark_ms)
+        if after != stored:
+            self._state.put_partition(partition, after)
+        self._state.purge(partition, operator.expiring, handle.now_ms)
+
+    def _input(self, partition: int, rows: Iterable[T.Row]) -> None:
+        groups: dict[tuple[Any, ...], list[T.Row]] = {}
+        for row in rows:
+            groups.setdefault(tuple([row[place] for place in self._operator.by]), []).append(row)
+        encoded = {key: self._encoded(partition, key) for key in groups}
+        entries = self._load(partition, encoded.values())
+        values = self._values()
+        for key, of_key in groups.items():
+            self._handle.entry = entries[encoded[key]]
+            self._call(partition, key, partial(self._processor.handleInputRows, key, iter(of_key), values))
+        self._save(partition, entries.values())
+
+    def _fire(self, partition: int) -> None:
+        """Call the processor for each timer up to the watermark, the earliest first."""
+        until = self._handle.watermark_ms
+        while due := self._state.due(partition, until):
+            entries = self._load(partition, due)
+            timers = sorted((at, key) for key, entry in entries.items() for at in entry.timers if at <= until)
+            if not timers:
+                raise self._state.damaged(partition, due[0], TIMERS, ValueError("no timer is due, and the row says so"))
+            values = self._values()
+            for at, encoded in timers:
+                self._handle.entry = entry = entries[encoded]
+                if at not in entry.timers:  # an earlier timer of the key has deleted it
+                    continue
+                key, info = self._operator.key.restore(decode(encoded)), ExpiredTimerInfo(at)
+                self._call(partition, key, partial(self._processor.handleExpiredTimer, key, values, info))
+                entry.put(TIMERS, [one for one in entry.timers if one != at])
+            self._save(partition, entries.values())
+
+    def _call(self, partition: int, key: tuple[Any, ...], handle: Callable[[], Iterable[Any]]) -> None:
+        """Keep the rows that the processor returns for a key."""
+        try:
+            self._output.extend(_checked(handle(), self._operator.output.names))
+        except CoordinatorError:
+            raise
+        except Exception as error:
+            problem = str(error) if isinstance(error, Unfit) else f"{type(error).__name__}: {first_line(error)}"
+            raise self._failed(partition, key, problem) from error
+
+    def _values(self) -> TimerValues:
+        """Return the times that the processor sees, as Spark's for the time mode."""
+        if self._operator.mode is TimeMode.NONE:
+            return TimerValues(-1, -1)
+        watermark = self._handle.watermark_ms if self._operator.mode is TimeMode.EVENT_TIME else -1
+        return TimerValues(self._handle.now_ms, watermark)
+
+    def _load(self, partition: int, keys: Collection[bytes]) -> dict[bytes, Entry]:
+        """Return the state of these keys."""
+        entries = {key: Entry(key) for key in keys}
+        for key, name, value in self._state.find(partition, entries.keys()):
+            if name == TIMERS or name in self._handle.variables:
+                try:
+                    entries[key].load(name, value)
+                except (msgspec.DecodeError, UnicodeDecodeError, TypeError, ValueError) as error:
+                    raise self._state.damaged(partition, key, name, error) from error
+        return entries
+
+    def _save(self, partition: int, entries: Iterable[Entry]) -> None:
+        """Write the changed state."""
+        kept: list[tuple[bytes, str, bytes, int | None]] = []
+        deleted: list[tuple[bytes, str]] = []
+        for entry in entries:
+            for name in sorted(entry.changed):
+                variable, content = self._handle.variables.get(name), entry.contents.get(name)
+                if content and variable is not None and variable.ttl_ms:
+                    content = living(variable.kind, content, self._handle.now_ms)
+                if not content:
+                    deleted.append((entry.key, name))
+                    continue
+                value = encode(content)
+                if len(value) > MAX_VALUE_BYTES:
+                    key = self._operator.key.restore(decode(entry.key))
+                    raise self._failed(
+                        partition,
+                        key,
+                        f"state {name} has {len(value):,} bytes under one key, and {MAX_VALUE_BYTES:,} are allowed: keep less, or "
+                        "divide the key",
+                    )
+                kept.append(
+                    (entry.key, name, value, expiry_of(name, None if variable is None else variable.kind, content))
+                )
+        self._state.delete(partition, deleted)
+        self._state.put(partition, kept)
+
+    def _encoded(self, partition: int, key: tuple[Any, ...]) -> bytes:
+        try:
+            encoded: bytes = encode(self._operator.key.store(key))
+        except (Unfit, UnicodeEncodeError) as error:
+            raise self._failed(partition, key, str(error)) from error
+        if len(encoded) > MAX_KEY_BYTES:
+            raise self._failed(partition, key, f"the key has {len(encoded):,} bytes, and {MAX_KEY_BYTES:,} are allowed")
+        return encoded
+
+    def _failed(self, partition: int, key: tuple[Any, ...], problem: str) -> ProcessorFailed:
+        shown = repr(key)
+        shown = shown if len(shown) <= SHOWN_KEY_CHARS else f"{shown[:SHOWN_KEY_CHARS]}..."
+        kind = type(self._processor).__name__
+        return ProcessorFailed(f"processor {kind} failed in partition {partition} at key {shown}: {problem}")
+
+
+def check_schema(state: StateRows, partition: int, stored: PartitionRow, operator: Operator) -> None:
+    """Raise `StateChanged` if the processor cannot read the state of a partition."""
+    try:
+        problem = schemas.changed(stored.schema, operator.schema, operator.dropped)
+    except (ValueError, KeyError, TypeError) as error:
+        raise state.damaged(partition, b"", PARTITION, error) from error
+    if problem:
+        writer = state.writer
+        raise StateChanged(
+            f"cluster {writer.cluster}, topic {writer.topic}, partition {partition}, operator {operator.name}: {problem}; deploy "
+            "the application that wrote the state, or give the operator another name to begin without state"
+        )
+
+
+def _times(rows: pa.Table, operator: Operator) -> list[int | None] | None:
+    """Return the event times in microseconds; `None` without event time."""
+    if operator.event_time is None:
+        return None
+    found: list[int | None] = rows[operator.event_time[0]].cast(pa.int64()).to_pylist()
+    return found
+
+
+def _checked(returned: Any, names: list[str]) -> Iterable[Any]:
+    """Return the processor's rows; raises `Unfit`."""
+    for row in returned if returned is not None else ():
+        if type(row).__module__.startswith("pandas"):
+            raise Unfit("the processor returns pandas frames, the form of transformWithStateInPandas; return rows")
+        if not isinstance(row, tuple):
+            raise Unfit(f"the processor returns a {type(row).__name__} in place of a row of {', '.join(names)}")
+        given = getattr(row, "__fields__", names)
+        if len(row) != len(names) or list(given) != names:
+            raise Unfit(
+                f"the processor returns a row of {len(row)} columns ({', '.join(given)}), and {', '.join(names)} are declared"
+            )
+        yield row
+
+
+def _table(rows: list[Any], operator: Operator) -> pa.Table:
+    if not rows:
+        return to_arrow_schema(operator.output, timezone="UTC", prefers_large_types=False).empty_table()
+    try:
+        return LocalDataToArrowConversion.convert(rows, operator.output, use_large_var_types=False)
+    except (PySparkException, pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise ProcessorFailed(
+            f"the rows of the processor of operator {operator.name} do not fit the declared output: {first_line(error)}"
+        ) from error

@@ -1,0 +1,250 @@
+"""Ready-made processors: running totals, the last value, removal of duplicates, windows and sessions.
+
+Each runs under `Stateful` and under Spark's `transformWithState`. `output(rows, key)` is the schema of the returned rows;
+`Stateful` asks for it, and Spark's `outputStructType` takes it. Columns are given as a DDL text or as a `StructType`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import Row
+from pyspark.sql import types as T  # noqa: N812 (its usual name)
+from pyspark.sql.streaming.stateful_processor import (
+    ExpiredTimerInfo,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+)
+
+from spark_apps.state.codec import struct_of
+
+Columns = T.StructType | str
+NOTHING = T.StructType()
+_TIME = T.TimestampType()
+_COUNT = T.StructField("count", T.LongType())
+_SPAN = [T.StructField("start", _TIME), T.StructField("end", _TIME)]
+MICROS_PER_MS = 1_000
+MS_PER_S = 1_000
+
+
+class RunningTotals(StatefulProcessor):
+    """Count of the rows of each key, and sums of the named columns; returns the new totals of each key in a batch.
+
+    `sums`: the columns with the types of their sums, such as `"quantity LONG, amount DECIMAL(20, 2)"`; nulls add nothing.
+    """
+
+    def __init__(self, sums: Columns = NOTHING) -> None:
+        self.sums = struct_of(sums)
+
+    def output(self, rows: T.StructType, key: T.StructType) -> T.StructType:
+        """Return grouping columns, `count`, and the sums."""
+        return T.StructType([*key.fields, _COUNT, *self.sums.fields])
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """See Spark."""
+        self._totals = handle.getValueState("totals", T.StructType([_COUNT, *self.sums.fields]))
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
+        """See Spark."""
+        totals = _added(self._totals.get(), rows, self.sums.names)
+        self._totals.update(totals)
+        yield _row(*key, *totals)
+
+
+class LastValue(StatefulProcessor):
+    """The named columns of each key's last row; returns them for each key in a batch.
+
+    `columns`: such as `"status STRING, changed_at TIMESTAMP"`.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = struct_of(columns)
+
+    def output(self, rows: T.StructType, key: T.StructType) -> T.StructType:
+        """Return grouping columns, the columns before the change as `previous_...`, and the columns."""
+        previous = [T.StructField(f"previous_{one.name}", one.dataType) for one in self.columns.fields]
+        return T.StructType([*key.fields, *previous, *self.columns.fields])
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """See Spark."""
+        self._last = handle.getValueState("last", self.columns)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
+        """See Spark."""
+        before = self._last.get() or tuple([None] * len(self.columns.names))
+        for row in rows:
+            after = tuple([row[name] for name in self.columns.names])
+            yield _row(*key, *before, *after)
+            before = after
+        self._last.update(before)
+
+
+class DropDuplicates(StatefulProcessor):
+    """The first row of each key within a time: later rows are left out until the time is over.
+
+    Needs the time mode `ProcessingTime`.
+    """
+
+    def __init__(self, within_ms: int) -> None:
+        self.within_ms = within_ms
+
+    def output(self, rows: T.StructType, key: T.StructType) -> T.StructType:
+        """Return the columns of the rows."""
+        return rows
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """See Spark."""
+        self._seen = handle.getValueState("seen", T.StructType([_COUNT]), self.within_ms)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
+        """See Spark."""
+        if not self._seen.exists():
+            self._seen.update((1,))
+            yield next(rows)
+
+
+class TumblingWindows(StatefulProcessor):
+    """Count and sums of each key in windows of a fixed size; returns a window when the watermark has passed its end.
+
+    `time`: the column with the event time. Needs the time mode `EventTime`.
+    """
+
+    def __init__(self, size_ms: int, time: str, sums: Columns = NOTHING) -> None:
+        self.size_ms, self.time = size_ms, time
+        self.sums = struct_of(sums)
+
+    def output(self, rows: T.StructType, key: T.StructType) -> T.StructType:
+        """Return grouping columns, `start`, `end`, `count`, and the sums."""
+        return T.StructType([*key.fields, *_SPAN, _COUNT, *self.sums.fields])
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """See Spark."""
+        self._handle = handle
+        start = T.StructType().add("start_ms", T.LongType())
+        self._windows = handle.getMapState("windows", start, T.StructType([_COUNT, *self.sums.fields]))
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
+        """See Spark."""
+        windows: dict[int, list[Row]] = {}
+        for row in rows:
+            if row[self.time] is not None:
+                windows.setdefault(_ms(row[self.time]) // self.size_ms * self.size_ms, []).append(row)
+        for start, inside in windows.items():
+            before = self._windows.getValue((start,))
+            self._windows.updateValue((start,), _added(before, inside, self.sums.names))
+            if before is None:
+                self._handle.registerTimer(start + self.size_ms)
+        return iter(())
+
+    def handleExpiredTimer(
+        self,
+        key: Any,
+        timerValues: TimerValues,
+        expiredTimerInfo: ExpiredTimerInfo,
+    ) -> Iterator[Row]:
+        """See Spark."""
+        end = expiredTimerInfo.getExpiryTimeInMs()
+        start = end - self.size_ms
+        totals = self._windows.getValue((start,))
+        if totals is not None:
+            self._windows.removeKey((start,))
+            yield _row(*key, _time(start), _time(end), *totals)
+
+
+class Sessions(StatefulProcessor):
+    """Count and sums of each key in sessions: rows with gaps shorter than `gap_ms`; returns a session when the watermark
+    has passed its end by the gap.
+
+    `time`: the column with the event time. Needs the time mode `EventTime`.
+    """
+
+    def __init__(self, gap_ms: int, time: str, sums: Columns = NOTHING) -> None:
+        self.gap_ms, self.time = gap_ms, time
+        self.sums = struct_of(sums)
+
+    def output(self, rows: T.StructType, key: T.StructType) -> T.StructType:
+        """Return grouping columns, `start`, `end` (the last row), `count`, and the sums."""
+        return T.StructType([*key.fields, *_SPAN, _COUNT, *self.sums.fields])
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """See Spark."""
+        self._handle = handle
+        span = T.StructType().add("start_ms", T.LongType()).add("end_ms", T.LongType())
+        self._sessions = handle.getListState("sessions", T.StructType([*span.fields, _COUNT, *self.sums.fields]))
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
+        """See Spark."""
+        found = list(self._sessions.get())
+        for row in rows:
+            if row[self.time] is not None:
+                at = _ms(row[self.time])
+                found.append((at, at, *_added(None, [row], self.sums.names)))
+        self._keep(self._merged(found))
+        return iter(())
+
+    def handleExpiredTimer(
+        self,
+        key: Any,
+        timerValues: TimerValues,
+        expiredTimerInfo: ExpiredTimerInfo,
+    ) -> Iterator[Row]:
+        """See Spark."""
+        open_ms = expiredTimerInfo.getExpiryTimeInMs() - self.gap_ms
+        found = list(self._sessions.get())
+        self._sessions.clear()
+        for session in found:
+            if session[1] <= open_ms:
+                yield _row(*key, _time(session[0]), _time(session[1]), *session[2:])
+            else:
+                self._sessions.appendValue(session)
+
+    def _merged(self, found: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        sessions: list[tuple[Any, ...]] = []
+        for one in sorted(found, key=lambda session: (session[0], session[1])):
+            if sessions and one[0] - sessions[-1][1] < self.gap_ms:
+                last = sessions.pop()
+                one = (last[0], max(last[1], one[1]), *_sum(last[2:], one[2:]))  # noqa: PLW2901
+            sessions.append(one)
+        return sessions
+
+    def _keep(self, sessions: list[tuple[Any, ...]]) -> None:
+        """Keep these sessions, and a timer for the end of each."""
+        if not sessions:
+            return
+        self._sessions.put(sessions)
+        ends, timers = {session[1] + self.gap_ms for session in sessions}, set(self._handle.listTimers())
+        for timer in timers - ends:
+            self._handle.deleteTimer(timer)
+        for end in ends - timers:
+            self._handle.registerTimer(end)
+
+
+def _added(before: Sequence[Any] | None, rows: Iterable[Row], names: Sequence[str]) -> tuple[Any, ...]:
+    """Return count and sums with these rows; a sum of nulls alone is null."""
+    totals: tuple[Any, ...] = tuple(before) if before is not None else (0, *[None] * len(names))
+    for row in rows:
+        totals = _sum(totals, (1, *[row[name] for name in names]))
+    return totals
+
+
+def _sum(left: Sequence[Any], right: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple([_plus(one, other) for one, other in zip(left, right, strict=True)])
+
+
+def _plus(one: Any, other: Any) -> Any:
+    if one is None or other is None:
+        return one if other is None else other
+    return one + other
+
+
+def _ms(time: datetime) -> int:
+    return int(_TIME.toInternal(time)) // MICROS_PER_MS
+
+
+def _time(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / MS_PER_S)  # noqa: DTZ006 - as Spark gives times to Python: local, without a zone
+
+
+def _row(*values: Any) -> Row:
+    return Row(*values)

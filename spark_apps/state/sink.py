@@ -1,0 +1,50 @@
+"""The sink of a stateful pipeline: rows, positions and state in one transaction of the same database."""
+
+import time
+from collections.abc import Callable, Collection, Mapping
+
+import pyarrow as pa
+
+from spark_apps.delivery import SinkEntry, SinkStep, Writer
+from spark_apps.delivery.database import Cursor
+from spark_apps.delivery.database_sink import DatabaseSink
+from spark_apps.state import table
+from spark_apps.state.batch import Batch, Operator, check_schema
+from spark_apps.state.table import StateRows
+
+Clock = Callable[[], float]
+
+
+class StatefulSink(DatabaseSink):
+    """The sink of a pipeline, with the state of its operator in the same database."""
+
+    def __init__(self, sink: DatabaseSink, operator: Operator, clock: Clock = time.time) -> None:
+        super().__init__(sink.database, sink.prepare, sink.store)
+        self._tables_of_sink = sink.prepare
+        self.prepare = self._prepare_both
+        self._operator = operator
+        self._clock = clock
+
+    def write(self, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table) -> dict[int, SinkEntry]:
+        """See `TransactionalSink`; raises `StateDamaged` if the table was altered."""
+        try:
+            return super().write(writer, steps, rows)
+        except Exception as error:
+            if self.database.is_driver_error(error):
+                with self.database.transaction() as cursor:
+                    table.check_columns(cursor)
+            raise
+
+    def _prepare_both(self, cursor: Cursor) -> None:
+        table.prepare(cursor)
+        self._tables_of_sink(cursor)
+
+    def _check(self, cursor: Cursor, writer: Writer, partitions: Collection[int]) -> None:
+        """Raise `StateChanged` if a partition has state that the processor cannot read."""
+        rows = StateRows(cursor, writer, self._operator.name)
+        for partition, stored in rows.partitions(partitions).items():
+            check_schema(rows, partition, stored, self._operator)
+
+    def _add(self, cursor: Cursor, writer: Writer, rows: pa.Table) -> None:
+        state = StateRows(cursor, writer, self._operator.name)
+        self.store(cursor, Batch(self._operator, state, int(self._clock() * 1_000)).run(rows))

@@ -1,0 +1,139 @@
+"""`Stateful`, the result of a pipeline with state, and the sink that runs its processor.
+
+The processor runs in the driver, inside the sink's transaction: the state of the batch's keys is read in one statement,
+changed in memory, and written in one statement, before the processor's rows are stored and the positions are moved. As in
+Spark, each batch uses a fresh copy of the processor.
+"""
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T  # noqa: N812 (its usual name)
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+from spark_apps.delivery.database_sink import DatabaseSink
+from spark_apps.state import StateRefused
+from spark_apps.state.batch import Operator
+from spark_apps.state.codec import check_key, codec_of, struct_of
+from spark_apps.state.handle import Handle, TimeMode
+from spark_apps.state.schema import schema_text
+from spark_apps.state.sink import StatefulSink
+
+PLACE = ("partition", "offset")
+KAFKA_KEY = "key"
+WATERMARK = "spark.watermarkDelayMs"
+"""Where `withWatermark` leaves its delay in the metadata of a column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stateful:
+    """Returned by a pipeline instead of a writer: rows, a processor of Spark's `transformWithState`, and their sink.
+
+    The rows have the columns `partition` and `offset`; the sink stores the rows that the processor returns. `by`: grouping
+    columns; `output`: the schema of the processor's rows, and `time_mode`, as in `transformWithState`; `operator`: the name
+    under which the state is stored. `determines_partition`: records with equal grouping columns are always in one
+    partition, although Kafka's key is not among the columns.
+    """
+
+    rows: DataFrame
+    processor: StatefulProcessor
+    sink: DatabaseSink
+    _: KW_ONLY
+    by: Sequence[str] = (KAFKA_KEY,)
+    output: T.StructType | str = ""
+    time_mode: str = TimeMode.NONE
+    operator: str = "state"
+    determines_partition: bool = False
+
+
+def stateful_sink(given: Stateful) -> StatefulSink:
+    """Return the sink that runs the processor; raises `StateRefused`."""
+    if not isinstance(given.sink, DatabaseSink):
+        raise StateRefused(
+            f"the sink of a stateful pipeline is a {type(given.sink).__name__}: state is exactly once and lies beside the "
+            "positions, so the sink has to be a DatabaseSink"
+        )
+    if not isinstance(given.processor, StatefulProcessor):
+        raise StateRefused(
+            f"the processor is a {type(given.processor).__name__}; give an object of a class that extends Spark's StatefulProcessor"
+        )
+    return StatefulSink(given.sink, operator_of(given))
+
+
+def operator_of(given: Stateful) -> Operator:
+    """Return the operator of a pipeline; raises `StateRefused`."""
+    mode, rows = _mode_of(given.time_mode), given.rows.schema
+    key = _key_of(rows, given)
+    check_key(key)
+    try:
+        pickled = cloudpickle.dumps(given.processor)  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise StateRefused(
+            f"the processor cannot be pickled ({error}); as for Spark, keep connections out of it"
+        ) from error
+    handle = Handle(given.operator, mode)
+    cloudpickle.loads(pickled).init(handle)
+    return Operator(
+        name=given.operator,
+        mode=mode,
+        pickled=pickled,
+        rows=rows,
+        key=codec_of(key, "the grouping key"),
+        by=tuple(rows.fieldNames().index(name) for name in key.names),
+        output=struct_of(given.output) if given.output else _output_of(given.processor, rows, key),
+        event_time=_event_time(rows) if mode is TimeMode.EVENT_TIME else None,
+        schema=schema_text(mode, key, handle.variables),
+        dropped=frozenset(handle.dropped - handle.variables.keys()),
+        expiring=tuple(name for name, one in handle.variables.items() if one.ttl_ms),
+    )
+
+
+def _mode_of(word: str) -> TimeMode:
+    for mode in TimeMode:
+        if mode.lower() == word.lower():
+            return mode
+    raise StateRefused(f"the time mode is '{word}'; give {', '.join(TimeMode)}")
+
+
+def _key_of(rows: T.StructType, given: Stateful) -> T.StructType:
+    names = rows.fieldNames()
+    for name in (*PLACE, *given.by):
+        if name not in names:
+            raise StateRefused(
+                f"the rows have no column '{name}' (they have {', '.join(names)}); keep 'partition' and 'offset' of the "
+                "stream, and name the grouping columns in by="
+            )
+    if not given.by:
+        raise StateRefused("no grouping column is named; name at least one in by=")
+    if KAFKA_KEY not in given.by and not given.determines_partition:
+        raise StateRefused(
+            f"the grouping columns {', '.join(given.by)} do not contain Kafka's key: records of one group may lie in several "
+            "partitions, and each partition would keep a state of its own; group by 'key' too, or declare "
+            "determines_partition=True if the columns decide the partition"
+        )
+    return T.StructType([rows[name] for name in given.by])
+
+
+def _output_of(processor: StatefulProcessor, rows: T.StructType, key: T.StructType) -> T.StructType:
+    made = getattr(processor, "output", None)
+    if made is None:
+        raise StateRefused(
+            "the schema of the processor's rows is not given; give output='...', as outputStructType in Spark"
+        )
+    found: T.StructType = made(rows, key)
+    return found
+
+
+def _event_time(rows: T.StructType) -> tuple[str, int]:
+    """Return the column with the event time, and the watermark's delay in ms."""
+    found = [
+        (field.name, field.metadata[WATERMARK], field.dataType) for field in rows.fields if WATERMARK in field.metadata
+    ]
+    if len(found) != 1 or not isinstance(found[0][2], T.TimestampType | T.TimestampNTZType):
+        raise StateRefused(
+            f"the time mode EventTime needs one column of times with a watermark, and the rows have {len(found)}; use "
+            "rows.withWatermark('column', '10 minutes')"
+        )
+    return found[0][0], int(found[0][1])

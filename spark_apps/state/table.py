@@ -1,0 +1,138 @@
+"""The table `consumer_state`: a row per (cluster, topic, topic id, partition, operator, name, key).
+
+The row with an empty key belongs to the partition: the schema of its state, and its watermark. All rows of a partition are
+read and written in the transaction that holds the partition's position, so no lock of its own is needed.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from spark_apps.delivery import Writer
+from spark_apps.delivery.database import Cursor, first_line
+from spark_apps.state import StateDamaged
+from spark_apps.state.handle import TIMERS
+
+TABLE = "consumer_state"
+PARTITION = "$partition"
+"""Name of the row that belongs to the partition, under the empty key."""
+KEY_COLUMNS = ("cluster", "topic", "topic_id", "partition", "operator", "key", "name")
+COLUMNS = (*KEY_COLUMNS, "value", "expires")
+PURGED_ROWS = 5_000
+"""Maximum number of expired rows that a batch deletes from a partition: a batch must not wait for a million deletions."""
+DUE_KEYS = 2_000
+"""Keys whose timers are fired together; the memory for a batch depends on this number, not on the timers."""
+
+# SQLite keeps bytes in a column of any type. The key stands before the name: the rows of one key are neighbours.
+_CREATE = f"""
+CREATE TABLE IF NOT EXISTS {TABLE} (
+    cluster TEXT NOT NULL, topic TEXT NOT NULL, topic_id TEXT NOT NULL, "partition" INTEGER NOT NULL,
+    operator TEXT NOT NULL, name TEXT NOT NULL, key BYTEA NOT NULL, value BYTEA NOT NULL, expires BIGINT,
+    PRIMARY KEY (cluster, topic, topic_id, "partition", operator, key, name)
+)"""
+_INDEX = f"""
+CREATE INDEX IF NOT EXISTS {TABLE}_expires
+ON {TABLE} (cluster, topic, topic_id, "partition", operator, name, expires) WHERE expires IS NOT NULL"""
+_OPERATOR = "cluster = ? AND topic = ? AND topic_id = ? AND operator = ?"
+_WHERE = f'{_OPERATOR} AND "partition" = ?'
+_FIND = f"SELECT key, name, value FROM {TABLE} WHERE {_WHERE}"  # noqa: S608
+_PARTITIONS = f'SELECT "partition", value FROM {TABLE} WHERE {_OPERATOR} AND key = ? AND name = ?'  # noqa: S608
+_DUE = f"SELECT key FROM {TABLE} WHERE {_WHERE} AND name = ? AND expires <= ? ORDER BY expires, key LIMIT {DUE_KEYS}"  # noqa: S608
+_DELETE = f"DELETE FROM {TABLE} WHERE {_WHERE} AND key = ? AND name = ?"  # noqa: S608
+_DROP = f"DELETE FROM {TABLE} WHERE {_WHERE} AND name = ?"  # noqa: S608
+_EXPIRED = f"SELECT key FROM {TABLE} WHERE {_WHERE} AND name = ? AND expires <= ? LIMIT {PURGED_ROWS}"  # noqa: S608
+
+
+class PartitionRow(msgspec.Struct, array_like=True, frozen=True):
+    """The state of a partition as a whole: the schema as text (`schema.py`), and the watermark in ms since 1970."""
+
+    schema: str
+    watermark_ms: int = 0
+
+
+def prepare(cursor: Cursor) -> None:
+    """Create the table and its index where they are missing; raises `StateDamaged` for a table with other columns."""
+    cursor.execute(f"{_CREATE} {cursor.BY_KEY}")
+    check_columns(cursor)
+    cursor.execute(_INDEX)
+
+
+def check_columns(cursor: Cursor) -> None:
+    """Raise `StateDamaged` if the table lacks a column; further columns are allowed."""
+    missing = sorted(set(COLUMNS) - set(cursor.columns(TABLE)))
+    if missing:
+        raise StateDamaged(
+            f"the table {TABLE} has no column {missing[0]}: another program has changed the table; add the column, or rename "
+            "the table, so that a new table is created without state"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StateRows:
+    """The rows of one operator of a topic, in the transaction of `cursor`."""
+
+    cursor: Cursor
+    writer: Writer
+    operator: str
+
+    def partitions(self, among: Collection[int]) -> dict[int, PartitionRow]:
+        """Return the rows of these partitions that belong to a partition as a whole."""
+        found = self.cursor.query_in(_PARTITIONS, (*self._place, b"", PARTITION), '"partition"', sorted(among))
+        return {partition: self._partition_row(partition, bytes(value)) for partition, value in found}
+
+    def put_partition(self, partition: int, row: PartitionRow) -> None:
+        """Store what belongs to the partition as a whole."""
+        self.put(partition, [(b"", PARTITION, msgspec.msgpack.encode(row), None)])
+
+    def find(self, partition: int, keys: Collection[bytes]) -> Iterator[tuple[bytes, str, bytes]]:
+        """Return key, name and value of all rows of these keys."""
+        found = self.cursor.query_in(_FIND, (*self._place, partition), "key", sorted(keys)) if keys else []
+        return ((bytes(key), name, bytes(value)) for key, name, value in found)
+
+    def put(self, partition: int, rows: Iterable[tuple[bytes, str, bytes, int | None]]) -> None:
+        """Store rows of key, name, value and expiry in place of those with the same key and name."""
+        cluster, topic, topic_id, operator = self._place
+        self.cursor.replace(
+            TABLE,
+            COLUMNS,
+            KEY_COLUMNS,
+            [(cluster, topic, topic_id, partition, operator, *row) for row in rows],
+        )
+
+    def delete(self, partition: int, rows: Iterable[tuple[bytes, str]]) -> None:
+        """Delete the rows of these keys and names."""
+        self.cursor.executemany(_DELETE, [(*self._place, partition, *row) for row in rows])
+
+    def drop(self, partition: int, name: str) -> None:
+        """Delete the rows of a state variable."""
+        self.cursor.execute(_DROP, (*self._place, partition, name))
+
+    def due(self, partition: int, until_ms: int) -> list[bytes]:
+        """Return keys with timers up to this time, the earliest first, at most `DUE_KEYS`."""
+        found = self.cursor.query(_DUE, (*self._place, partition, TIMERS, until_ms))
+        return [bytes(key) for (key,) in found]
+
+    def purge(self, partition: int, names: Sequence[str], now_ms: int) -> None:
+        """Delete expired rows of these variables, at most `PURGED_ROWS` of each."""
+        for name in names:
+            expired = self.cursor.query(_EXPIRED, (*self._place, partition, name, now_ms))
+            self.delete(partition, [(bytes(key), name) for (key,) in expired])
+
+    @property
+    def _place(self) -> tuple[str, str, str, str]:
+        return self.writer.cluster, self.writer.topic, self.writer.topic_id, self.operator
+
+    def _partition_row(self, partition: int, value: bytes) -> PartitionRow:
+        try:
+            return msgspec.msgpack.decode(value, type=PartitionRow)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise self.damaged(partition, b"", PARTITION, error) from error
+
+    def damaged(self, partition: int, key: bytes, name: str, error: Exception) -> StateDamaged:
+        """Return the error for a row that cannot be read."""
+        writer = self.writer
+        return StateDamaged(
+            f"{TABLE} of cluster {writer.cluster}, topic {writer.topic}, partition {partition}, operator {self.operator}: the "
+            f"row {name} of key {key.hex() or 'none'} cannot be read ({first_line(error)}): another program has changed it"
+        )

@@ -1,0 +1,304 @@
+"""State in one transaction with rows and positions, on SQLite and on PostgreSQL."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from pyspark.sql import Row
+from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
+
+from coordinator_tasks.core.model import Token
+from spark_apps.delivery.database import Database
+from spark_apps.delivery.dialects import postgresql
+from spark_apps.state import ProcessorFailed, StateChanged, StateDamaged, StateRefused
+from tests.stateful_bench import COUNT, NEW, OLD, Bench, Counting, keys
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "postgresql-staged"])
+def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "postgresql-staged":
+        monkeypatch.setattr(postgresql, "STAGED_ROWS", 1)
+    return f"sqlite:///{tmp_path}/rows.sqlite" if request.param == "sqlite" else request.getfixturevalue("postgres").url
+
+
+@pytest.fixture
+def bench(url: str) -> Iterator[Bench]:
+    made = Bench(url)
+    yield made
+    made.close()
+
+
+def test_a_new_owner_goes_on_with_the_state_of_the_former_owner(bench: Bench) -> None:
+    bench.claim("a", OLD, 0, 1)
+    bench.write("a", OLD, [*keys(0, "xxy"), *keys(1, "x")])
+    entry = bench.claim("b", NEW, 0)
+    assert entry[0].offset == 3
+    bench.write("b", NEW, keys(0, "xz"))
+    bench.write("a", OLD, keys(1, "x"))
+    assert bench.totals() == [("x", "1"), ("x", "2"), ("x", "2"), ("x", "3"), ("y", "1"), ("z", "1")]
+
+
+def test_a_fenced_owner_changes_no_state(bench: Bench) -> None:
+    bench.claim("a", OLD, 0, 1)
+    bench.write("a", OLD, [*keys(0, "x"), *keys(1, "x")])
+    bench.claim("b", NEW, 0)
+    before = bench.stored()
+    assert set(bench.write("a", OLD, [*keys(0, "xy"), *keys(1, "y")])) == {0}
+    after = bench.stored()
+    assert [row for row in after if row not in before] == [after[-1]], "the other partition of the batch went on"
+    bench.write("b", NEW, keys(0, "x"))
+    assert bench.totals() == [("x", "1"), ("x", "1"), ("x", "2"), ("y", "1")]
+
+
+def test_a_batch_that_fails_leaves_rows_positions_and_state(bench: Bench) -> None:
+    bench.claim("a", OLD)
+    bench.write("a", OLD, keys(0, "x"))
+    before, bench.failing = bench.stored(), True
+    with pytest.raises(ZeroDivisionError):
+        bench.write("a", OLD, keys(0, "xyz"))
+    assert bench.stored() == before
+    bench.failing = False
+    bench.write("a", OLD, keys(0, "xyz"))
+    assert bench.totals() == [("x", "1"), ("x", "2"), ("y", "1"), ("z", "1")]
+
+
+def test_a_topic_that_was_created_again_begins_without_state(bench: Bench) -> None:
+    bench.claim("a", OLD)
+    bench.write("a", OLD, keys(0, "xx"))
+    bench.offsets.clear()
+    bench.claim("a", NEW, topic_id="id-2")
+    bench.write("a", NEW, keys(0, "x"), topic_id="id-2")
+    assert bench.totals() == [("x", "1"), ("x", "2")]
+
+
+class Evolving(StatefulProcessor):
+    """Keeps a value of a schema that the test chooses."""
+
+    def __init__(self, schema: T.StructType, dropped: str = "", name: str = "count") -> None:
+        self.schema, self.dropped, self.name = schema, dropped, name
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        if self.dropped:
+            handle.deleteIfExists(self.dropped)
+        self.count = handle.getValueState(self.name, self.schema)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803
+        before = self.count.get()
+        after = 1 if before is None else before[0] + 1
+        self.count.update((after, *[None] * (len(self.schema.names) - 1)))
+        yield Row(key=key[0], count=after)
+
+
+INTS = T.StructType().add("count", T.IntegerType())
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        T.StructType().add("count", T.LongType()),
+        T.StructType().add("count", T.IntegerType()).add("last", T.StringType()),
+    ],
+    ids=["wider", "a new nullable column"],
+)
+def test_a_wider_number_and_a_new_nullable_column_read_the_earlier_state(url: str, later: T.StructType) -> None:
+    bench = Bench(url, Evolving(INTS))
+    bench.claim("a", OLD)
+    bench.write("a", OLD, keys(0, "x"))
+    bench.deploy("b", Evolving(later))
+    bench.claim("b", NEW)
+    bench.write("b", NEW, keys(0, "x"))
+    assert bench.totals() == [("x", "1"), ("x", "2")]
+    with pytest.raises(StateChanged, match="state count"):
+        bench.claim("a", Token(6, 1, "g1"))
+    assert bench.claim("b", Token(7, 1, "g1"))[0].offset == 2
+    bench.close()
+
+
+@pytest.mark.parametrize(
+    ("later", "problem"),
+    [
+        (
+            Evolving(T.StructType().add("count", T.ShortType())),
+            "column count of state count was stored as INT, and is declared SMALLINT",
+        ),
+        (Evolving(T.StructType().add("count", T.StringType())), "was stored as INT, and is declared STRING"),
+        (Evolving(T.StructType().add("number", T.IntegerType())), "column count of state count has become number"),
+        (
+            Evolving(T.StructType().add("count", T.IntegerType()).add("last", T.LongType(), nullable=False)),
+            "column last of state count is new and declared NOT NULL",
+        ),
+        (Evolving(T.StructType().add("count", T.IntegerType(), nullable=False)), "may be null in stored rows"),
+        (Evolving(INTS, name="other"), r"state count is no longer declared: call handle.deleteIfExists\('count'\)"),
+    ],
+    ids=["narrower", "another type", "renamed", "not null", "no longer nullable", "gone"],
+)
+def test_another_change_of_the_schema_is_refused_by_name_and_changes_nothing(
+    url: str, later: Evolving, problem: str
+) -> None:
+    bench = Bench(url, Evolving(INTS))
+    bench.claim("a", OLD)
+    bench.write("a", OLD, keys(0, "x"))
+    before = bench.stored()
+    bench.deploy("b", later)
+    with pytest.raises(StateChanged, match=problem):
+        bench.claim("b", NEW)
+    bench.write("a", OLD, keys(0, "x"))
+    assert (len(bench.stored()), bench.totals()) == (len(before), [("x", "1"), ("x", "2")]), "the owner goes on"
+    bench.close()
+
+
+def test_a_variable_that_the_processor_gives_up_is_deleted(url: str) -> None:
+    bench = Bench(url, Evolving(INTS))
+    bench.claim("a", OLD)
+    bench.write("a", OLD, keys(0, "xy"))
+    bench.deploy("b", Evolving(INTS, "count", "other"))
+    bench.claim("b", NEW)
+    bench.write("b", NEW, keys(0, "x"))
+    assert sorted(name for (name,) in bench.stored("name")) == ["$partition", "other"]
+    bench.close()
+
+
+class Misbehaving(StatefulProcessor):
+    """Does with the first row of a key what the key says."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.handle = handle
+        self.value = handle.getValueState("value", T.StructType().add("text", T.StringType()))
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Any]:  # noqa: N802, N803
+        self.value.update(("seen",))
+        match key[0]:
+            case "raises":
+                raise ZeroDivisionError("division by zero")
+            case "large":
+                self.value.update(("x" * 10_000_000,))
+            case "type":
+                self.value.update((5,))
+            case "late":
+                self.handle.getValueState("another", COUNT)
+            case "timer":
+                self.handle.registerTimer(5)
+            case "names":
+                yield Row(key=key[0], total=1)
+            case "output":
+                yield Row(key=key[0], count="one")
+            case "tuple":
+                yield key[0]
+            case "pandas":
+                yield pd.DataFrame({"key": [key[0]], "count": [1]})
+        yield Row(key=key[0], count=1)
+
+
+BAD = {
+    "raises": "processor Misbehaving failed in partition 0 at key ('raises',): ZeroDivisionError: division by zero",
+    "large": "state value has 10,000,008 bytes under one key, and 1,000,000 are allowed",
+    "type": "column text of state value of operator state is a int, and is declared STRING",
+    "late": "state another of operator state is declared outside of init",
+    "timer": "uses timers in the time mode None: only event-time timers are supported",
+    "names": "a row of 2 columns (key, total), and key, count are declared",
+    "output": "the rows of the processor of operator state do not fit the declared output",
+    "tuple": "the processor returns a str in place of a row of key, count",
+    "pandas": "the form of transformWithStateInPandas; return rows",
+    "k" * 1_100: "the key has 1,104 bytes, and 1,000 are allowed",
+}
+
+
+@pytest.mark.parametrize("key", BAD, ids=[*list(BAD)[:-1], "long key"])
+def test_a_processor_that_misbehaves_is_one_clear_error_and_nothing_is_lost(url: str, key: str) -> None:
+    bench = Bench(url, Misbehaving())
+    bench.claim("a", OLD)
+    bench.write("a", OLD, keys(0, "x"))
+    before = bench.stored()
+    with pytest.raises((ProcessorFailed, StateRefused)) as caught:
+        bench.write("a", OLD, [(0, {"key": "y"}), (0, {"key": key})])
+    assert BAD[key] in str(caught.value)
+    assert len(str(caught.value)) < 500
+    assert bench.stored() == before
+    bench.write("a", OLD, keys(0, "y"))
+    assert bench.totals() == [("x", "1"), ("y", "1")]
+    bench.close()
+
+
+def test_a_value_that_another_program_has_changed_is_named(bench: Bench) -> None:
+    bench.claim("a", OLD)
+    bench.write("a", OLD, keys(0, "xy"))
+    database = Database(bench.url)
+    with database.transaction() as cursor:
+        changed = cursor.execute(
+            "UPDATE consumer_state SET value = ? WHERE cluster = ? AND name = ?", (b"\xc1", bench.cluster, "count")
+        )
+    database.close()
+    assert changed == 2
+    with pytest.raises(StateDamaged, match=r"partition 0, operator state: the row count of key 91a178 cannot be read"):
+        bench.write("a", OLD, keys(0, "x"))
+    bench.write("a", OLD, keys(0, "z"))
+    assert bench.totals() == [("x", "1"), ("y", "1"), ("z", "1")]
+
+
+@pytest.mark.parametrize(
+    "value", [b"\xc1", b"\x92\xa1{\x00", b"\x92\xa2{}\x00"], ids=["no MessagePack", "no JSON", "no schema"]
+)
+def test_a_partition_s_row_that_another_program_has_changed_is_named(bench: Bench, value: bytes) -> None:
+    bench.claim("a", OLD)
+    bench.write("a", OLD, keys(0, "x"))
+    database = Database(bench.url)
+    with database.transaction() as cursor:
+        cursor.execute("UPDATE consumer_state SET value = ? WHERE cluster = ? AND key = ?", (value, bench.cluster, b""))
+    database.close()
+    with pytest.raises(StateDamaged, match=r"the row \$partition of key none cannot be read"):
+        bench.claim("b", NEW)
+    with pytest.raises(StateDamaged, match=r"the row \$partition of key none cannot be read"):
+        bench.write("a", OLD, keys(0, "x"))
+
+
+def test_a_table_that_another_program_has_altered_is_named(tmp_path: Path) -> None:
+    bench = Bench(f"sqlite:///{tmp_path}/rows.sqlite")
+    bench.claim("a", OLD)
+    bench.write("a", OLD, keys(0, "x"))
+    database = Database(bench.url)
+    with database.transaction() as cursor:
+        cursor.execute("ALTER TABLE consumer_state RENAME COLUMN value TO content")
+    with pytest.raises(StateDamaged, match="the table consumer_state has no column value"):
+        bench.write("a", OLD, keys(0, "x"))
+    bench.deploy("b", Counting())
+    with pytest.raises(StateDamaged, match="the table consumer_state has no column value"):
+        bench.claim("b", NEW)
+    with database.transaction() as cursor:
+        cursor.execute("ALTER TABLE consumer_state RENAME COLUMN content TO value")
+    bench.write("a", OLD, keys(0, "x"))
+    assert bench.totals() == [("x", "1"), ("x", "2")]
+    database.close()
+    bench.close()
+
+
+class Expiring(StatefulProcessor):
+    """Counts within ten seconds of the clock, in a state of each kind."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.value = handle.getValueState("value", COUNT, 10_000)
+        self.list = handle.getListState("list", COUNT, 10_000)
+        self.map = handle.getMapState("map", COUNT, COUNT, 10_000)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803
+        now = timerValues.getCurrentProcessingTimeInMs()
+        (count,) = self.value.get() or (0,)
+        self.value.update((count + 1,))
+        self.list.appendValue((now,))
+        self.map.updateValue((now,), (1,))
+        yield Row(key=f"{key[0]} {len(list(self.list.get()))} {len(list(self.map.keys()))}", count=count + 1)
+
+
+def test_state_with_a_ttl_expires_and_its_rows_are_deleted(url: str) -> None:
+    bench = Bench(url, Expiring(), time_mode="ProcessingTime")
+    bench.claim("a", OLD)
+    for at_s, key in ((1_000, "x"), (1_004, "x"), (1_012, "x"), (1_030, "x")):
+        bench.now_s = at_s
+        bench.write("a", OLD, keys(0, key))
+    assert bench.totals() == [("x 1 1", "1"), ("x 1 1", "1"), ("x 2 2", "2"), ("x 2 2", "3")]
+    bench.now_s = 1_041.0
+    bench.write("a", OLD, keys(0, "y"))
+    assert len(bench.stored()) == 4, "the partition's row, and a row of each variable under y"
+    bench.close()

@@ -1,0 +1,98 @@
+"""State moves with its partition on real servers: by a hand-off, and after a driver's death inside its transaction."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
+from spark_apps.delivery.database import Database
+from tests.integration.agent_site import Site, wait_for
+from tests.integration.stateful_pipeline import TABLE, prepare
+from tests.integration.test_agent_spark import START_S, SparkProcess
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+PIPELINE = "tests.integration.stateful_pipeline:build"
+KEYS = 7
+
+
+class Stage:
+    """A topic of two partitions with keys, and two applications that count them."""
+
+    def __init__(self, site: Site, url: str, folder: Path) -> None:
+        self.site, self.url, self.folder = site, url, folder
+        self.sent: Counter[str] = Counter()
+        database = Database(url)
+        with database.transaction() as cursor:
+            prepare(cursor)
+        database.close()
+        self.spark = {name: self.start(name) for name in "ab"}
+        for process in self.spark.values():
+            process.registered()
+
+    def start(self, name: str) -> SparkProcess:
+        settings = ("--set", f"database={self.url}", "--set", f"die={self.folder / 'die'}-{name}")
+        return SparkProcess(self.site, name, self.folder, PIPELINE, settings)
+
+    def produce(self, number: int) -> None:
+        """Send records, a few keys in each partition."""
+        for place in range(number):
+            for partition in range(2):
+                key = f"p{partition}-k{place % KEYS}"
+                self.site.producer.produce(self.site.topic, b"{}", key=key, partition=partition)
+                self.sent[key] += 1
+        self.site.producer.flush()
+
+    def counted(self) -> dict[str, int]:
+        database = Database(self.url)
+        with database.transaction() as cursor:
+            found = cursor.query(f"SELECT key, count FROM {TABLE}")
+        database.close()
+        return dict(found)
+
+    def counts_all(self, what: str) -> None:
+        wait_for(lambda: self.counted() == dict(self.sent), what, START_S)
+
+    def close(self) -> None:
+        for process in self.spark.values():
+            process.close()
+        self.site.close()
+
+
+@pytest.fixture
+def stage(
+    request: pytest.FixtureRequest,
+    zookeeper: EmbeddedZooKeeper,
+    kafka: EmbeddedKafka,
+    tmp_path: Path,
+) -> Iterator[Stage]:
+    on_postgres = request.param == "postgresql"
+    url = request.getfixturevalue("postgres").url if on_postgres else f"sqlite:///{tmp_path}/rows.sqlite"
+    made = Stage(Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=2), url, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("stage", ["sqlite", "postgresql"], indirect=True)
+def test_totals_agree_with_the_log_after_hand_offs_and_a_death_inside_the_transaction(stage: Stage) -> None:
+    site = stage.site
+    stage.produce(300)
+    site.assign(dict.fromkeys(range(2), "a"))
+    stage.counts_all("a counts everything")
+    for taker in "bab":
+        site.hand_off({0: taker})
+        stage.produce(100)
+        stage.counts_all(f"{taker} counts on from the state of the former owner")
+        assert site.runs(taker)[0]
+        site.assign({0: taker, 1: "a"})
+        stage.produce(100)
+        stage.counts_all(f"both count on after {taker} has taken the partition")
+    (stage.folder / "die-a").touch()
+    stage.produce(50)
+    dying = stage.spark["a"].process
+    wait_for(lambda: dying.poll() is not None, "a dies inside its transaction", START_S)
+    site.assign(dict.fromkeys(range(2), "b"), guarded=frozenset({1}))
+    stage.produce(50)
+    stage.counts_all("b counts on from the state that a has left")

@@ -1,0 +1,142 @@
+"""The ready-made processors over batches and hand-offs, and under Spark's own `TwsTester`."""
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import Row
+from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.streaming.tws_tester import TwsTester
+
+from coordinator_tasks.core.model import Token
+from spark_apps.state.processors import DropDuplicates, LastValue, RunningTotals, Sessions, TumblingWindows
+from tests.stateful_bench import DELAY_MS, NEW, OLD, TIMED_ROWS, Bench
+
+SUMS = T.StructType().add("amount", T.LongType())
+
+
+def bench_of(folder: Path | str, processor: Any, time_mode: str = "None") -> Bench:
+    made = Bench(f"sqlite:///{folder}/rows.sqlite", processor, rows=TIMED_ROWS, output="", time_mode=time_mode)
+    made.claim("a", OLD)
+    return made
+
+
+def orders(*given_rows: tuple[str, int | None, int]) -> list[tuple[int, dict[str, Any]]]:
+    """Return rows of partition 0: key, amount, and time in seconds."""
+    return [(0, {"key": key, "amount": amount, "at": at * 1_000}) for key, amount, at in given_rows]
+
+
+def moved(bench: Bench) -> None:
+    bench.claim("b", NEW)
+
+
+def test_running_totals_count_and_sum_over_a_hand_off(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, RunningTotals(SUMS))
+    bench.write("a", OLD, orders(("tea", 3, 1), ("tea", None, 2), ("coffee", None, 3)))
+    moved(bench)
+    bench.write("b", NEW, orders(("tea", 4, 4)))
+    assert bench.totals() == [("coffee", "1", "None"), ("tea", "2", "3"), ("tea", "3", "7")]
+    bench.close()
+
+
+def test_the_last_value_of_a_key_is_returned_with_the_value_before(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, LastValue(SUMS))
+    bench.write("a", OLD, orders(("door", 1, 1), ("door", 2, 2)))
+    moved(bench)
+    bench.write("b", NEW, orders(("door", 5, 3)))
+    assert bench.totals() == [("door", "1", "2"), ("door", "2", "5"), ("door", "None", "1")]
+    bench.close()
+
+
+def test_duplicates_within_the_time_are_left_out_over_a_hand_off(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, DropDuplicates(60_000), "ProcessingTime")
+    bench.write("a", OLD, orders(("A-17", 1, 1), ("A-17", 2, 1), ("A-18", 3, 1)))
+    moved(bench)
+    bench.now_s += 59
+    bench.write("b", NEW, orders(("A-17", 4, 1)))
+    bench.now_s += 2
+    bench.write("b", NEW, orders(("A-17", 5, 1)))
+    assert [(row[0], row[3]) for row in bench.totals()] == [("A-17", "1"), ("A-17", "5"), ("A-18", "3")]
+    bench.close()
+
+
+def test_a_window_is_returned_once_the_watermark_has_passed_its_end(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, TumblingWindows(10_000, "at", SUMS), "EventTime")
+    bench.write("a", OLD, orders(("tea", 1, 1), ("tea", 2, 9), ("coffee", 5, 3)))
+    moved(bench)
+    bench.write("b", NEW, orders(("tea", 4, 10)))
+    assert bench.totals() == [], "the watermark is a second behind"
+    bench.write("b", NEW, orders(("tea", 4, 11)))
+    found = [(key, start[11:19], end[11:19], *rest) for key, start, end, *rest in bench.totals()]
+    assert found == [("coffee", "00:00:00", "00:00:10", "1", "5"), ("tea", "00:00:00", "00:00:10", "2", "3")]
+    bench.write("b", NEW, orders(("tea", 100, 5)))
+    assert len(bench.totals()) == 2, "a late row is left out"
+    bench.close()
+
+
+def test_a_session_ends_after_a_gap_and_rows_between_two_sessions_join_them(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, Sessions(5_000, "at", SUMS), "EventTime")
+    bench.write("a", OLD, orders(("ann", 1, 10), ("bob", 1, 10)))
+    bench.write("a", OLD, orders(("ann", 2, 16), ("ann", 4, 13), ("bob", 2, 16)))
+    moved(bench)
+    bench.write("b", NEW, orders(("eve", 1, 40)))
+    found = [(key, start[11:19], end[11:19], *rest) for key, start, end, *rest in bench.totals()]
+    assert found == [
+        ("ann", "00:00:10", "00:00:16", "3", "7"),
+        ("bob", "00:00:10", "00:00:10", "1", "1"),
+        ("bob", "00:00:16", "00:00:16", "1", "2"),
+    ]
+    assert sorted(name for (name,) in bench.stored("name")) == ["$partition", "$timers", "sessions"], (
+        "only eve's is open"
+    )
+    bench.close()
+
+
+BATCHES = st.lists(
+    st.lists(st.tuples(st.sampled_from("xy"), st.integers(1, 5), st.integers(1, 60)), min_size=1, max_size=5),
+    min_size=1,
+    max_size=5,
+)
+TIMED = {"windows": TumblingWindows(10_000, "at", SUMS), "sessions": Sessions(7_000, "at", SUMS)}
+
+
+def expected(kind: str, rows: list[tuple[str, int, int]]) -> list[tuple[str, str, str]]:
+    """Return key, count and sum of each window or session, computed from all rows at once."""
+    found: dict[Any, list[int]] = defaultdict(list)
+    last: dict[str, tuple[int, int]] = {}
+    for key, amount, at in sorted(rows, key=lambda row: row[2]):
+        number, before = last.get(key, (0, -100))
+        number += kind == "sessions" and at - before >= 7
+        last[key] = number, at
+        found[key, at // 10 if kind == "windows" else number].append(amount)
+    return sorted((key, str(len(amounts)), str(sum(amounts))) for (key, _), amounts in found.items())
+
+
+@pytest.mark.parametrize("kind", TIMED)
+@given(batches=BATCHES)
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+def test_windows_and_sessions_are_those_of_all_rows_that_were_not_late(
+    kind: str, batches: list[list[tuple[str, int, int]]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    bench = bench_of(tmp_path_factory.mktemp("rows"), TIMED[kind], "EventTime")
+    watermark, on_time, owner, epoch = 0, list[tuple[str, int, int]](), "a", 10
+    for batch in batches:
+        owner, epoch = "b" if owner == "a" else "a", epoch + 1
+        bench.claim(owner, Token(epoch, 1, "g1"))
+        bench.write(owner, Token(epoch, 1, "g1"), orders(*batch))
+        on_time += [row for row in batch if row[2] * 1_000 > watermark]
+        watermark = max(watermark, max(at for _, _, at in batch) * 1_000 - DELAY_MS)
+    bench.write(owner, Token(epoch, 1, "g1"), orders(("end", 1, 1_000)))
+    found = sorted((key, count, total) for key, _, _, count, total in bench.totals())
+    bench.close()
+    assert found == expected(kind, on_time)
+
+
+def test_the_same_processors_run_under_spark_s_own_tester() -> None:
+    rows = [Row(key="tea", amount=3), Row(key="tea", amount=4)]
+    assert TwsTester(RunningTotals(SUMS)).test("tea", rows) == [Row("tea", 2, 7)]
+    assert TwsTester(LastValue(SUMS)).test("tea", rows) == [Row("tea", None, 3), Row("tea", 3, 4)]
+    assert TwsTester(DropDuplicates(5), timeMode="ProcessingTime").test("tea", rows) == rows[:1]
