@@ -199,7 +199,8 @@ def _storing_map(kind: T.MapType, what: str) -> Convert:
 
 def _storing_struct(struct: T.StructType, what: str) -> Convert:
     names = [field.name for field in struct.fields]
-    fields = [_storing(field.dataType, field.nullable, f"column {field.name} of {what}") for field in struct.fields]
+    fields = [_storing_value(field.dataType, f"column {field.name} of {what}") for field in struct.fields]
+    required = [(place, field.name) for place, field in enumerate(struct.fields) if not field.nullable]
 
     def store(value: Any) -> Any:
         if isinstance(value, dict):
@@ -208,7 +209,10 @@ def _storing_struct(struct: T.StructType, what: str) -> Convert:
             raise Unfit(f"{what} is a {type(value).__name__}, and a tuple of {len(names)} columns is declared")
         if len(value) != len(names):
             raise Unfit(f"{what} has {len(value)} columns, and {len(names)} are declared: {', '.join(names)}")
-        return [field(one) for field, one in zip(fields, value, strict=True)]
+        for place, name in required:
+            if value[place] is None:
+                raise Unfit(f"column {name} of {what} is null, and is declared NOT NULL")
+        return [one if one is None else field(one) for field, one in zip(fields, value, strict=True)]
 
     return store
 

@@ -95,13 +95,13 @@ def _lives(pair: Sequence[Any], now_ms: int) -> bool:
     return pair[1] is None or pair[1] > now_ms
 
 
-def expiry_of(name: str, kind: Kind | None, content: Any) -> int | None:
-    """Return the value of the column `expires` for this content: the earliest timer, or the latest expiry."""
-    if name == TIMERS:
+def expiry_of(variable: Variable | None, content: Any) -> int | None:
+    """Return the value of the column `expires`: the latest expiry of the content, or the earliest timer without a variable."""
+    if variable is None:
         return int(content[0])
-    if kind is None:
+    if not variable.ttl_ms:
         return None
-    pairs = [content] if kind is Kind.VALUE else content.values() if kind is Kind.MAP else content
+    pairs = [content] if variable.kind is Kind.VALUE else content.values() if variable.kind is Kind.MAP else content
     expiries = [expires for _, expires in pairs]
     return None if None in expiries else max(expiries)
 
