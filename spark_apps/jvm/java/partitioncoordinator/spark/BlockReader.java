@@ -1,13 +1,14 @@
 package partitioncoordinator.spark;
 
-import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.Serializable;
-import java.nio.channels.Channels;
+import java.nio.ByteBuffer;
+import java.nio.channels.WritableByteChannel;
 import java.util.List;
 import java.util.stream.Stream;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.memory.RootAllocator;
+import org.apache.arrow.vector.FieldVector;
 import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.arrow.vector.ipc.ArrowStreamWriter;
 import org.apache.arrow.vector.types.TimeUnit;
@@ -35,6 +36,10 @@ final class BlockReader implements PartitionReader<InternalRow> {
     static final StructType SCHEMA = new StructType().add("block", DataTypes.BinaryType);
 
     private static final int MOST_BYTES = 4 << 20;
+    // At most, of an Arrow stream: the schema, the description of a batch, the end; the gaps between a column's
+    // buffers.
+    private static final int STREAM_BYTES = 16 << 10;
+    private static final int BUFFER_BYTES = 1 << 10;
 
     /** What the session asks of the batches that a Python stage gets. */
     record Shape(int mostRecords, String timeZone, boolean largeTypes) implements Serializable {
@@ -98,15 +103,38 @@ final class BlockReader implements PartitionReader<InternalRow> {
 
     private byte[] takeBlock() throws IOException {
         writer.finish();
-        ByteArrayOutputStream stream = new ByteArrayOutputStream((int) bytes + (count + 100) * 100);
-        try (ArrowStreamWriter batches = new ArrowStreamWriter(root, null, Channels.newChannel(stream))) {
+        int size = STREAM_BYTES;
+        for (FieldVector column : root.getFieldVectors()) {
+            size += column.getBufferSize() + BUFFER_BYTES;
+        }
+        Block stream = new Block(ByteBuffer.allocate(size));
+        try (ArrowStreamWriter batches = new ArrowStreamWriter(root, null, stream)) {
             batches.writeBatch();
-            batches.end();
         }
         writer.reset();
         count = 0;
         bytes = 0;
-        return stream.toByteArray();
+        return stream.bytes.array(); // the end of the stream is marked: what is behind is not read
+    }
+
+    /** Takes an Arrow stream without a copy between. */
+    private record Block(ByteBuffer bytes) implements WritableByteChannel {
+        @Override
+        public int write(ByteBuffer source) {
+            int size = source.remaining();
+            bytes.put(source);
+            return size;
+        }
+
+        @Override
+        public boolean isOpen() {
+            return true;
+        }
+
+        @Override
+        public void close() {
+            // nothing is held
+        }
     }
 
     private static Stream<Field> fields(StructType columns, Shape shape) {
