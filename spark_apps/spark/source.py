@@ -72,12 +72,15 @@ class AssignedRecords(ClassicDataFrame):
     def __init__(self, spark: SparkSession, options: dict[str, str]) -> None:
         super().__init__(_reader(spark, options).load()._jdf, spark)  # noqa: SLF001 - a data frame has no public constructor
         self._options = options
+        self._blocks: DataFrame | None = None
 
     def mapInArrow(self, func: Stage, schema: Any, barrier: bool = False, profile: Any = None) -> DataFrame:  # noqa: N802 - Spark's
         """As Spark's `mapInArrow`: the same batches, of at most `spark.sql.execution.arrow.maxRecordsPerBatch` records."""
-        blocks = _reader(self.sparkSession, {**self._options, BLOCKS: "true"}).load()
-        # Most rows have no block. Spark would measure Arrow's memory after each of them.
-        return blocks.where(F.col(BLOCK).isNotNull()).mapInArrow(OfBlocks(func), schema, barrier, profile)
+        if self._blocks is None:  # one frame for all stages: a query reads the topic once
+            # Most rows have no block. Spark would measure Arrow's memory after each of them.
+            made = _reader(self.sparkSession, {**self._options, BLOCKS: "true"}).load()
+            self._blocks = made.where(F.col(BLOCK).isNotNull())
+        return self._blocks.mapInArrow(OfBlocks(func), schema, barrier, profile)
 
 
 def _reader(spark: SparkSession, options: dict[str, str]) -> DataStreamReader:

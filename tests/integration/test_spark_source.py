@@ -248,6 +248,20 @@ def test_a_python_stage_gets_the_same_batches_in_blocks_as_from_spark(
     assert max(len(batch) for batch in found["blocks"]) == min(most, max(len(batch) for batch in found["rows"]))
 
 
+def test_two_stages_of_a_query_read_the_topic_once(stage: Stage) -> None:
+    topic = new_topic(stage.servers, 1)
+    produce(stage.servers, topic, [b"v"] * 10)
+    stage.planner(topic).give(0, 0, 1)
+
+    def same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+
+    stream = stage.stream(topic)
+    stage.start(stream.mapInArrow(same, stream.schema).union(stream.mapInArrow(same, stream.schema)))
+    stage.wait(lambda: len(stage.rows) == 20)
+    assert Counter(row["offset"] for row in stage.rows) == dict.fromkeys(range(10), 2)
+
+
 @contextmanager
 def _set(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
     for name, text in settings.items():
