@@ -246,21 +246,22 @@ def _times(rows: pa.Table, operator: Operator) -> list[int | None] | None:
 
 
 def _checked(returned: Any, names: list[str]) -> Iterable[Any]:
-    """Return the processor's rows; raises `Unfit`."""
+    """Return the processor's rows with their columns in order; raises `Unfit`."""
     for row in returned if returned is not None else ():
-        if type(row) is T.Row and getattr(row, "__fields__", None) == names:
-            yield row
-            continue
-        if type(row).__module__.startswith("pandas"):
-            raise Unfit("the processor returns pandas frames, the form of transformWithStateInPandas; return rows")
-        if not isinstance(row, tuple):
-            raise Unfit(f"the processor returns a {type(row).__name__} in place of a row of {', '.join(names)}")
         given = getattr(row, "__fields__", names)
-        if len(row) != len(names) or list(given) != names:
+        if type(row) is T.Row and given == names and len(row) == len(names):
+            yield row
+        elif type(row).__module__.startswith("pandas"):
+            raise Unfit("the processor returns pandas frames, the form of transformWithStateInPandas; return rows")
+        elif not isinstance(row, tuple):
+            raise Unfit(f"the processor returns a {type(row).__name__} in place of a row of {', '.join(names)}")
+        elif len(row) != len(names) or sorted(given) != sorted(names):
             raise Unfit(
                 f"the processor returns a row of {len(row)} columns ({', '.join(given)}), and {', '.join(names)} are declared"
             )
-        yield row
+        else:
+            named = dict(zip(given, row, strict=True))
+            yield tuple([named[name] for name in names])
 
 
 def _table(rows: list[Any], operator: Operator) -> pa.Table:

@@ -1,7 +1,8 @@
 """Ready-made processors: running totals, the last value, removal of duplicates, windows and sessions.
 
 Each runs under `Stateful` and under Spark's `transformWithState`. `output(rows, key)` is the schema of the returned rows;
-`Stateful` asks for it, and Spark's `outputStructType` takes it. Columns are given as a DDL text or as a `StructType`.
+`Stateful` asks for it, and Spark's `outputStructType` takes it. Columns are given as a DDL text or as a `StructType`. `by`:
+the grouping columns, whose names are those of the returned rows.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,6 +22,7 @@ from spark_apps.state.codec import struct_of
 
 Columns = T.StructType | str
 NOTHING = T.StructType()
+BY = ("key",)
 _TIME = T.TimestampType()
 _COUNT = T.StructField("count", T.LongType())
 _SPAN = [T.StructField("start", _TIME), T.StructField("end", _TIME)]
@@ -34,8 +36,8 @@ class RunningTotals(StatefulProcessor):
     `sums`: the columns with the types of their sums, such as `"quantity LONG, amount DECIMAL(20, 2)"`; nulls add nothing.
     """
 
-    def __init__(self, sums: Columns = NOTHING) -> None:
-        self.sums = struct_of(sums)
+    def __init__(self, sums: Columns = NOTHING, by: Sequence[str] = BY) -> None:
+        self.sums, self.by = struct_of(sums), tuple(by)
 
     def output(self, rows: T.StructType, key: T.StructType) -> T.StructType:
         """Return grouping columns, `count`, and the sums."""
@@ -43,13 +45,14 @@ class RunningTotals(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """See Spark."""
+        self._row = Row(*self.by, _COUNT.name, *self.sums.names)
         self._totals = handle.getValueState("totals", T.StructType([_COUNT, *self.sums.fields]))
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
         """See Spark."""
         totals = _added(self._totals.get(), rows, self.sums.names)
         self._totals.update(totals)
-        yield _row(*key, *totals)
+        yield self._row(*key, *totals)
 
 
 class LastValue(StatefulProcessor):
@@ -58,8 +61,8 @@ class LastValue(StatefulProcessor):
     `columns`: such as `"status STRING, changed_at TIMESTAMP"`.
     """
 
-    def __init__(self, columns: Columns) -> None:
-        self.columns = struct_of(columns)
+    def __init__(self, columns: Columns, by: Sequence[str] = BY) -> None:
+        self.columns, self.by = struct_of(columns), tuple(by)
 
     def output(self, rows: T.StructType, key: T.StructType) -> T.StructType:
         """Return grouping columns, the columns before the change as `previous_...`, and the columns."""
@@ -68,6 +71,8 @@ class LastValue(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """See Spark."""
+        previous = [f"previous_{name}" for name in self.columns.names]
+        self._row = Row(*self.by, *previous, *self.columns.names)
         self._last = handle.getValueState("last", self.columns)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
@@ -75,7 +80,7 @@ class LastValue(StatefulProcessor):
         before = self._last.get() or tuple([None] * len(self.columns.names))
         for row in rows:
             after = tuple([row[name] for name in self.columns.names])
-            yield _row(*key, *before, *after)
+            yield self._row(*key, *before, *after)
             before = after
         self._last.update(before)
 
@@ -110,9 +115,9 @@ class TumblingWindows(StatefulProcessor):
     `time`: the column with the event time. Needs the time mode `EventTime`.
     """
 
-    def __init__(self, size_ms: int, time: str, sums: Columns = NOTHING) -> None:
+    def __init__(self, size_ms: int, time: str, sums: Columns = NOTHING, by: Sequence[str] = BY) -> None:
         self.size_ms, self.time = size_ms, time
-        self.sums = struct_of(sums)
+        self.sums, self.by = struct_of(sums), tuple(by)
 
     def output(self, rows: T.StructType, key: T.StructType) -> T.StructType:
         """Return grouping columns, `start`, `end`, `count`, and the sums."""
@@ -121,6 +126,7 @@ class TumblingWindows(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """See Spark."""
         self._handle = handle
+        self._row = Row(*self.by, *[one.name for one in (*_SPAN, _COUNT)], *self.sums.names)
         start = T.StructType().add("start_ms", T.LongType())
         self._windows = handle.getMapState("windows", start, T.StructType([_COUNT, *self.sums.fields]))
 
@@ -149,7 +155,7 @@ class TumblingWindows(StatefulProcessor):
         totals = self._windows.getValue((start,))
         if totals is not None:
             self._windows.removeKey((start,))
-            yield _row(*key, _time(start), _time(end), *totals)
+            yield self._row(*key, _time(start), _time(end), *totals)
 
 
 class Sessions(StatefulProcessor):
@@ -159,9 +165,9 @@ class Sessions(StatefulProcessor):
     `time`: the column with the event time. Needs the time mode `EventTime`.
     """
 
-    def __init__(self, gap_ms: int, time: str, sums: Columns = NOTHING) -> None:
+    def __init__(self, gap_ms: int, time: str, sums: Columns = NOTHING, by: Sequence[str] = BY) -> None:
         self.gap_ms, self.time = gap_ms, time
-        self.sums = struct_of(sums)
+        self.sums, self.by = struct_of(sums), tuple(by)
 
     def output(self, rows: T.StructType, key: T.StructType) -> T.StructType:
         """Return grouping columns, `start`, `end` (the last row), `count`, and the sums."""
@@ -170,6 +176,7 @@ class Sessions(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """See Spark."""
         self._handle = handle
+        self._row = Row(*self.by, *[one.name for one in (*_SPAN, _COUNT)], *self.sums.names)
         span = T.StructType().add("start_ms", T.LongType()).add("end_ms", T.LongType())
         self._sessions = handle.getListState("sessions", T.StructType([*span.fields, _COUNT, *self.sums.fields]))
 
@@ -195,7 +202,7 @@ class Sessions(StatefulProcessor):
         self._sessions.clear()
         for session in found:
             if session[1] <= open_ms:
-                yield _row(*key, _time(session[0]), _time(session[1]), *session[2:])
+                yield self._row(*key, _time(session[0]), _time(session[1]), *session[2:])
             else:
                 self._sessions.appendValue(session)
 
@@ -244,7 +251,3 @@ def _ms(time: datetime) -> int:
 
 def _time(ms: int) -> datetime:
     return datetime.fromtimestamp(ms / MS_PER_S)  # noqa: DTZ006 - as Spark gives times to Python: local, without a zone
-
-
-def _row(*values: Any) -> Row:
-    return Row(*values)

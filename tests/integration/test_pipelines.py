@@ -1,15 +1,22 @@
 """The sample pipelines on records of any shape, under Spark's ANSI mode: none of them ends a query."""
 
 import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 
-from spark_apps.pipelines import audit, orders, protobuf_records, schema_registry
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.model import Token
+from spark_apps.delivery import SinkStep, Writer
+from spark_apps.pipelines import audit, customers, orders, protobuf_records, schema_registry
 from spark_apps.pipelines.json_records import MORE, NO_DOCUMENT, document
 from spark_apps.spark import session
+from spark_apps.state.stateful import stateful_sink
 from tests.integration.spark_submit import JAVA_OPTIONS
 from tests.shop_messages import SHOP
 
@@ -107,3 +114,33 @@ def test_a_protobuf_record_is_one_message_to_its_last_byte(spark: SparkSession) 
     ).collect()
     assert found[0][0].asDict() == {"order_id": "a", "quantity": 2}
     assert [row.problem for row in found] == [None, protobuf_records.MORE, protobuf_records.UNKNOWN, "no value"]
+
+
+ORDERED = {"order_id": "A-17", "quantity": 2, "amount_cents": 700, "ordered_at": "2026-11-21T08:15:30Z"}
+
+
+def ordered(customer: str, minutes: int, quantity: int = 2) -> tuple[str, bytes]:
+    event = {**ORDERED, "quantity": quantity, "ordered_at": f"2026-11-21T08:{minutes:02}:30Z"}
+    return customer, json.dumps(event).encode()
+
+
+def test_what_customers_have_ordered_is_state(spark: SparkSession, tmp_path: Path) -> None:
+    given = [ordered("ada", 15), ordered("bob", 16), ("ada", b"no JSON"), ordered("ada", 25, 3), ordered("eve", 55)]
+    rows = records(spark, *(value for _, value in given))
+    keys = F.array(*[F.lit(key.encode()) for key, _ in given])
+    stream = rows.withColumn("key", F.element_at(keys, F.col("offset").cast("int") + 1))
+    made = customers.build(stream, {"database": f"sqlite:///{tmp_path}/customers.sqlite"})
+    sink, writer, token = stateful_sink(made), Writer("c", "orders", "id", "a"), Token(1, 1, "g")
+    sink.claim(writer, {0: token}, {})
+    sink.write(writer, {0: SinkStep(token, 0, len(given))}, made.rows.toArrow())
+    sink.close()
+    with closing(sqlite3.connect(tmp_path / "customers.sqlite")) as found:
+        totals = found.execute(
+            "SELECT customer, count, quantity, amount_cents FROM customer_totals ORDER BY 1"
+        ).fetchall()
+    assert totals == [("ada", 3, 5, 1400), ("bob", 1, 2, 700), ("eve", 1, 2, 700)]
+
+
+def test_another_state_of_customers_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(Refused, match="the setting state is 'all'; give totals or windows"):
+        customers.build(records(spark, order()), {"state": "all"})

@@ -92,6 +92,8 @@ class Timed(Script):
         at = expiredTimerInfo.getExpiryTimeInMs()
         if at % 2:
             self.handle.registerTimer(timerValues.getCurrentWatermarkInMs() + 300)
+        elif at % 4:
+            self.handle.deleteTimer(at + 400)
         self.list.appendValue((at,))
         yield Row(key=key[0], seen=repr(("timer", at, self.seen(timerValues))))
 
