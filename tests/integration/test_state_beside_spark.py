@@ -22,7 +22,7 @@ from spark_apps.state.stateful import Stateful, stateful_sink
 from tests.integration.spark_submit import JAVA_OPTIONS
 from tests.integration.stateful_pipeline import OUTPUT, Counting
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(400)]
 PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 SCHEMA = "key STRING, partition INT, offset LONG, at TIMESTAMP, amount LONG"
 ATTEMPTS = 4
