@@ -21,7 +21,7 @@ from spark_apps.delivery import Delivery
 from spark_apps.delivery.hooks import ConsumerRebalanceListener, Hooks
 from spark_apps.errors import DataLost, lost_records
 from spark_apps.pipelines import outputs
-from spark_apps.spark import progress, topic_query
+from spark_apps.spark import progress, source, topic_query
 from spark_apps.spark.topic_query import START_ATTEMPTS, TopicQuery
 from spark_apps.spark.warm_up import SLOW_START
 
@@ -517,16 +517,6 @@ class Session:
 
     def __init__(self, told: dict[str, Any]) -> None:
         self.sparkContext = SimpleNamespace(addJobTag=lambda tag: told.update(tag=tag))
-        self.readStream = SimpleNamespace(format=self._format)
-        self._told = told
-
-    def _format(self, name: str) -> Any:
-        self._told["format"] = name
-        return SimpleNamespace(options=self._options)
-
-    def _options(self, **options: str) -> Any:
-        self._told["options"] = options
-        return SimpleNamespace(load=lambda: "the stream")
 
 
 HOOKS = Hooks(ConsumerRebalanceListener())
@@ -540,6 +530,11 @@ def query_of(operator: str, monkeypatch: pytest.MonkeyPatch, **how: Any) -> dict
         told["built"] = (stream, settings)
         return Writer(told, operator)
 
+    def load(_: object, **options: str) -> str:
+        told["options"] = options
+        return "the stream"
+
+    monkeypatch.setattr(source, "load", load)
     monkeypatch.setattr(outputs, "check_writer", lambda _: None)
     monkeypatch.setattr(progress, "start", lambda writer: told.update(started=isinstance(writer, Writer)))
     site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
@@ -555,7 +550,6 @@ def test_a_query_carries_its_topics_name_and_its_holder_knows_how_it_delivers_an
 ) -> None:
     assert query_of("Project", monkeypatch) == {
         "tag": "orders",
-        "format": "assigned-kafka",
         "options": {"includeAssignment": "true", "failOnDataLoss": "false", "subscribe": "orders"},
         "built": ("the stream", {"database": "d"}),
         "agreed": (Delivery.AT_LEAST_ONCE, None, HOOKS),
