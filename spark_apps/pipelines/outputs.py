@@ -1,6 +1,6 @@
 """Makes the writer of a query from a pipeline's result, and tells its delivery to the topic's runner before any grant."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -17,9 +17,9 @@ def agreed_writer(runner: TopicRunner, output: Output, hooks: Hooks) -> DataStre
     """The writer of the query; raises `Refused` for a writer that would lose records."""
     match output:
         case ExactlyOnce(rows, sink, each_batch):
-            _check_partition(runner.topic, rows)
+            _check_partition(runner.topic, rows.columns)
             runner.agree(Delivery.EXACTLY_ONCE, sink, hooks)
-            return rows.writeStream.foreachBatch(_transaction(runner, sink, each_batch or _unchanged))
+            return rows.writeStream.foreachBatch(_transaction(runner, sink, each_batch))
         case Stateful(rows):
             return agreed_writer(runner, ExactlyOnce(rows, stateful_sink(output)), hooks)
         case AtMostOnce(writer):
@@ -32,25 +32,20 @@ def agreed_writer(runner: TopicRunner, output: Output, hooks: Hooks) -> DataStre
             return writer
 
 
-def _check_partition(topic: str, rows: DataFrame) -> None:
-    if "partition" not in rows.columns:
+def _check_partition(topic: str, columns: Sequence[str]) -> None:
+    if "partition" not in columns:
         raise Refused(
-            f"the rows of topic {topic} have no column 'partition' (they have {', '.join(rows.columns)}), by "
+            f"the rows of topic {topic} have no column 'partition' (they have {', '.join(columns)}), by "
             "which the rows of a lost partition are left out; keep that column of the stream"
         )
 
 
-def _unchanged(batch: DataFrame) -> DataFrame:
-    return batch
-
-
 def _transaction(
-    runner: TopicRunner, sink: TransactionalSink, each_batch: Callable[[DataFrame], DataFrame]
+    runner: TopicRunner, sink: TransactionalSink, each_batch: Callable[[DataFrame], DataFrame] | None
 ) -> Callable[[DataFrame, int], None]:
     def write(batch: DataFrame, _: int) -> None:
-        made = each_batch(batch)
-        _check_partition(runner.topic, made)
-        rows = made.toArrow()
+        rows = (batch if each_batch is None else each_batch(batch)).toArrow()
+        _check_partition(runner.topic, rows.column_names)
         writer, steps = runner.edit(lambda ownership: (ownership.writer, ownership.batches.adds()))
         refused = sink.write(writer, steps, rows)
         runner.edit(lambda ownership: ownership.batches.refuse(refused))
