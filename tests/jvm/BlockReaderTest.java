@@ -20,6 +20,10 @@ class BlockReaderTest {
     private static int made;
 
     private static BlockReader reader(int records, int size, int mostRecords) {
+        return reader(records, new byte[size], new byte[0], mostRecords);
+    }
+
+    private static BlockReader reader(int records, byte[] value, byte[] header, int mostRecords) {
         TopicPartition partition = new TopicPartition("orders", 0);
         MockConsumer<byte[], byte[]> log = new MockConsumer<>("none");
         HashMap<String, String> kafka = new HashMap<>(Map.of("bootstrap.servers", "127.0.0.2:" + ++made));
@@ -28,7 +32,9 @@ class BlockReaderTest {
         new KeptClient(settings.client(), log).giveBack();
         log.schedulePollTask(() -> {
             for (int offset = 0; offset < records; offset++) {
-                log.addRecord(new ConsumerRecord<>("orders", 0, offset, null, new byte[size]));
+                ConsumerRecord<byte[], byte[]> record = new ConsumerRecord<>("orders", 0, offset, null, value);
+                record.headers().add("h", header);
+                log.addRecord(record);
             }
         });
         log.updateBeginningOffsets(Map.of(partition, 0L));
@@ -63,6 +69,11 @@ class BlockReaderTest {
     @Test
     void aBlockOfLargeRecordsEndsBefore() throws IOException {
         assertEquals(List.of(0, 2, 0, 2, 1), blocks(reader(5, 3 << 20, 10_000)));
+    }
+
+    @Test
+    void headersCountToo() throws IOException {
+        assertEquals(List.of(0, 2, 0, 2, 1), blocks(reader(5, null, new byte[3 << 20], 10_000)));
     }
 
     @Test

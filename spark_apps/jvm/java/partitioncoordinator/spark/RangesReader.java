@@ -22,6 +22,7 @@ import org.apache.kafka.common.errors.ApiException;
 import org.apache.kafka.common.errors.AuthenticationException;
 import org.apache.kafka.common.errors.InterruptException;
 import org.apache.kafka.common.errors.RetriableException;
+import org.apache.kafka.common.header.Header;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.slf4j.Logger;
@@ -99,10 +100,20 @@ final class RangesReader implements PartitionReader<InternalRow> {
         return writer.row();
     }
 
-    /** Bytes of the record's key and value. */
+    /** Bytes of the record as far as rows have them. */
     int size() {
         ConsumerRecord<byte[], byte[]> record = records.get(place - 1);
-        return (record.key() == null ? 0 : record.key().length) + (record.value() == null ? 0 : record.value().length);
+        int size = length(record.key()) + length(record.value());
+        if (settings.includeHeaders()) {
+            for (Header header : record.headers()) {
+                size += header.key().length() + length(header.value());
+            }
+        }
+        return size;
+    }
+
+    private static int length(byte[] bytes) {
+        return bytes == null ? 0 : bytes.length;
     }
 
     @Override
