@@ -1,6 +1,7 @@
 """A site that a coordinator runs: plain consumers, the plain loop, and rows that the demonstration's checks can judge."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -66,8 +67,16 @@ class Ledger:
 
     def grown(self, partitions: Sequence[int], what: str, by: int = 30) -> None:
         """Wait until each of these partitions has so many more rows."""
-        before = {p: len(self.offsets(p)) for p in partitions}
-        wait_for(lambda: all(len(self.offsets(p)) >= before[p] + by for p in partitions), what, LIMIT_S)
+        before = self._counts()
+
+        def grown() -> bool:
+            now = self._counts()
+            return all(now[p] >= before[p] + by for p in partitions)
+
+        wait_for(grown, what, LIMIT_S)
+
+    def _counts(self) -> Counter[int]:
+        return Counter(row.partition for row in list(self.rows))
 
 
 class Consumer:
@@ -188,9 +197,21 @@ class Managed:
 
     def consumed(self, sent: int) -> None:
         """Wait until so many records of every partition are in the sink."""
-        everything = [set(range(sent))] * self.site.partitions
-        done = lambda: [set(self.ledger.offsets(p)) for p in range(self.site.partitions)] == everything  # noqa: E731
-        wait_for(done, "everything is consumed", LIMIT_S)
+        everything = {(partition, offset) for partition in range(self.site.partitions) for offset in range(sent)}
+
+        def seen() -> set[tuple[int, int]]:
+            return {(row.partition, row.offset) for row in list(self.ledger.rows)}
+
+        # Too few rows are only counted: the consumers are threads of this process, and a look through all takes their time.
+        done = lambda: len(self.ledger.rows) >= len(everything) and seen() == everything  # noqa: E731
+        try:
+            wait_for(done, "everything is consumed", LIMIT_S)
+        except AssertionError as error:
+            missing = sorted(everything - seen())
+            error.add_note(
+                f"{len(missing)} of {len(everything)} (partition, offset) are missing: {missing[:5]} to {missing[-5:]}"
+            )
+            raise
 
     def judge(self, sent: int, killed: frozenset[tuple[str, int]] = frozenset()) -> None:
         """Nothing lost, nothing twice, nothing by anybody but its owner: by the history and the releases alone.
