@@ -46,6 +46,13 @@ def postgres_or_skip() -> Iterator["PostgresServer"]:
         yield server
 
 
+def sink_url(request: pytest.FixtureRequest, folder: Path) -> str:
+    """Return the address of the database in the fixture's parameter: `postgresql`, or `sqlite` without a parameter."""
+    if getattr(request, "param", "sqlite") == "postgresql":
+        return str(request.getfixturevalue("postgres").url)
+    return f"sqlite:///{folder}/rows.sqlite"
+
+
 class PostgresServer:
     """One server with a database of its own; `url` is what `spark_apps.delivery.database.Database` takes."""
 

@@ -18,6 +18,7 @@ from spark_apps.records.agent_socket import LONGEST_WAIT_S
 from tests.integration.agent_site import Running, Site, wait_for
 from tests.integration.once_pipeline import COLUMNS, TABLE, UNWANTED, at_most_once, prepare, sink_of
 from tests.integration.test_agent_spark import START_S, SparkProcess
+from tests.postgres_server import sink_url
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 PIPELINE = "tests.integration.once_pipeline"
@@ -68,8 +69,7 @@ def stage(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Stage]:
-    on_postgres = getattr(request, "param", "sqlite") == "postgresql"
-    url = request.getfixturevalue("postgres").url if on_postgres else f"sqlite:///{tmp_path}/rows.sqlite"
+    url = sink_url(request, tmp_path)
     for name, value in {"database": url, "die": tmp_path / "die", "said": tmp_path / "said"}.items():
         monkeypatch.setenv(f"PIPELINE_{name}", str(value))
     made = Stage(Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=2), url, tmp_path)

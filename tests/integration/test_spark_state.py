@@ -12,6 +12,7 @@ from spark_apps.delivery.database import Database
 from tests.integration.agent_site import Site, wait_for
 from tests.integration.stateful_pipeline import TABLE, prepare
 from tests.integration.test_agent_spark import START_S, SparkProcess
+from tests.postgres_server import sink_url
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 PIPELINE = "tests.integration.stateful_pipeline:build"
@@ -68,9 +69,8 @@ def stage(
     kafka: EmbeddedKafka,
     tmp_path: Path,
 ) -> Iterator[Stage]:
-    on_postgres = request.param == "postgresql"
-    url = request.getfixturevalue("postgres").url if on_postgres else f"sqlite:///{tmp_path}/rows.sqlite"
-    made = Stage(Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=2), url, tmp_path)
+    site = Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=2)
+    made = Stage(site, sink_url(request, tmp_path), tmp_path)
     yield made
     made.close()
 
