@@ -28,10 +28,9 @@ MAGIC_BYTES = 5
 """A zero, then the schema's id in four bytes, big-endian."""
 WHOLE = 2**31 - 1
 END = secrets.token_bytes(16)
-"""Appended to each record before decoding, to find trailing bytes: Avro stops silently at the record's end.
-"""
+"""Appended to each record before decoding, to find trailing bytes: Avro stops silently at the record's end."""
 TIMEOUT_S, ALL_TIMEOUT_S = 10.0, 60.0
-"""Bytes of one answer, and of all answers for a subject."""
+"""Limits for one answer, and for all answers of a subject."""
 MOST_BYTES = 4 * 1024 * 1024
 """Of an answer: a schema has kilobytes."""
 MOST_SCHEMAS = 1_000
