@@ -109,24 +109,39 @@ class DropDuplicates(StatefulProcessor):
             yield next(rows)
 
 
-class TumblingWindows(StatefulProcessor):
-    """Count and sums of each key in windows of a fixed size; returns a window when the watermark has passed its end.
+class _Spans(StatefulProcessor):
+    """What windows and sessions have in common: each returned row has a start, an end, a count and sums."""
 
-    `time`: the column with the event time. Needs the time mode `EventTime`.
-    """
-
-    def __init__(self, size_ms: int, time: str, sums: Columns = NOTHING, by: Sequence[str] = BY) -> None:
-        self.size_ms, self.time = size_ms, time
+    def __init__(self, time: str, sums: Columns, by: Sequence[str]) -> None:
+        self.time = time
         self.sums, self.by = struct_of(sums), tuple(by)
 
     def output(self, rows: T.StructType, key: T.StructType) -> T.StructType:
-        """Return grouping columns, `start`, `end`, `count`, and the sums."""
+        """Return grouping columns, `start`, `end` (of a session, the last row), `count`, and the sums."""
         return T.StructType([*key.fields, *_SPAN, _COUNT, *self.sums.fields])
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """See Spark."""
         self._handle = handle
         self._row = Row(*self.by, *[one.name for one in (*_SPAN, _COUNT)], *self.sums.names)
+
+    def _result(self, key: Any, start_ms: int, end_ms: int, totals: Sequence[Any]) -> Row:
+        return self._row(*key, _time(start_ms), _time(end_ms), *totals)
+
+
+class TumblingWindows(_Spans):
+    """Count and sums of each key in windows of a fixed size; returns a window when the watermark has passed its end.
+
+    `time`: the column with the event time. Needs the time mode `EventTime`.
+    """
+
+    def __init__(self, size_ms: int, time: str, sums: Columns = NOTHING, by: Sequence[str] = BY) -> None:
+        super().__init__(time, sums, by)
+        self.size_ms = size_ms
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """See Spark."""
+        super().init(handle)
         start = T.StructType().add("start_ms", T.LongType())
         self._windows = handle.getMapState("windows", start, T.StructType([_COUNT, *self.sums.fields]))
 
@@ -155,10 +170,10 @@ class TumblingWindows(StatefulProcessor):
         totals = self._windows.getValue((start,))
         if totals is not None:
             self._windows.removeKey((start,))
-            yield self._row(*key, _time(start), _time(end), *totals)
+            yield self._result(key, start, end, totals)
 
 
-class Sessions(StatefulProcessor):
+class Sessions(_Spans):
     """Count and sums of each key in sessions: rows with gaps shorter than `gap_ms`; returns a session when the watermark
     has passed its end by the gap.
 
@@ -166,17 +181,12 @@ class Sessions(StatefulProcessor):
     """
 
     def __init__(self, gap_ms: int, time: str, sums: Columns = NOTHING, by: Sequence[str] = BY) -> None:
-        self.gap_ms, self.time = gap_ms, time
-        self.sums, self.by = struct_of(sums), tuple(by)
-
-    def output(self, rows: T.StructType, key: T.StructType) -> T.StructType:
-        """Return grouping columns, `start`, `end` (the last row), `count`, and the sums."""
-        return T.StructType([*key.fields, *_SPAN, _COUNT, *self.sums.fields])
+        super().__init__(time, sums, by)
+        self.gap_ms = gap_ms
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """See Spark."""
-        self._handle = handle
-        self._row = Row(*self.by, *[one.name for one in (*_SPAN, _COUNT)], *self.sums.names)
+        super().init(handle)
         span = T.StructType().add("start_ms", T.LongType()).add("end_ms", T.LongType())
         self._sessions = handle.getListState("sessions", T.StructType([*span.fields, _COUNT, *self.sums.fields]))
 
@@ -202,7 +212,7 @@ class Sessions(StatefulProcessor):
         self._sessions.clear()
         for session in found:
             if session[1] <= open_ms:
-                yield self._row(*key, _time(session[0]), _time(session[1]), *session[2:])
+                yield self._result(key, session[0], session[1], session[2:])
             else:
                 self._sessions.appendValue(session)
 

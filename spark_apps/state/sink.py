@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 import pyarrow as pa
 
 from spark_apps.delivery import SinkEntry, SinkStep, Writer
 from spark_apps.delivery.database import Cursor
-from spark_apps.delivery.database_sink import DatabaseSink
+from spark_apps.delivery.database_sink import DatabaseSink, Prepare
 from spark_apps.state import table
 from spark_apps.state.batch import Batch, Operator, check_schema
 from spark_apps.state.table import StateRows
@@ -19,9 +20,7 @@ class StatefulSink(DatabaseSink):
     """The sink of a pipeline, with the state of its operator in the same database."""
 
     def __init__(self, sink: DatabaseSink, operator: Operator, clock: Clock = time.time) -> None:
-        super().__init__(sink.database, sink.prepare, sink.store)
-        self._tables_of_sink = sink.prepare
-        self.prepare = self._prepare_both
+        super().__init__(sink.database, partial(_prepare, sink.prepare), sink.store)
         self._operator = operator
         self._clock = clock
 
@@ -35,10 +34,6 @@ class StatefulSink(DatabaseSink):
                     table.check_columns(cursor)
             raise
 
-    def _prepare_both(self, cursor: Cursor) -> None:
-        table.prepare(cursor)
-        self._tables_of_sink(cursor)
-
     def _check(self, cursor: Cursor, writer: Writer, partitions: Collection[int]) -> None:
         """Raise `StateChanged` if a partition has state that the processor cannot read."""
         rows = StateRows(cursor, writer, self._operator.name)
@@ -48,3 +43,8 @@ class StatefulSink(DatabaseSink):
     def _add(self, cursor: Cursor, writer: Writer, rows: pa.Table) -> None:
         state = StateRows(cursor, writer, self._operator.name)
         self.store(cursor, Batch(self._operator, state, int(self._clock() * 1_000)).run(rows))
+
+
+def _prepare(tables_of_sink: Prepare, cursor: Cursor) -> None:
+    table.prepare(cursor)
+    tables_of_sink(cursor)
