@@ -12,21 +12,20 @@ import argparse
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from benchmarks.circumstances import in_rounds, noted, told
 from benchmarks.result import grid, output, report, verdict, whole, wholes
+from benchmarks.source import cpu_s
 from coordinator_tasks.core.model import Token
 from spark_apps.delivery import SinkStep, Writer
 from spark_apps.delivery.database import Database
@@ -37,6 +36,7 @@ from spark_apps.state.sink import StatefulSink
 from spark_apps.state.stateful import Stateful, stateful_sink
 from spark_apps.state.table import StateRows
 from tests.postgres_server import PostgresServer
+from tests.stateful_bench import TOTALS, Counting
 
 FIRST_ROWS, LARGE_ROWS, LARGE_ROUNDS = 1_000, 24_000, 7
 FILES, FILE_ROWS = 8, 24_000
@@ -44,23 +44,8 @@ STALL_MS, LARGE_MS = 50, 1_000
 FILL_ROWS = 100_000
 SEED = 1
 PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-COUNT = T.StructType().add("count", T.LongType())
-OUTPUT = T.StructType().add("key", T.StringType()).add("count", T.LongType())
 ROWS = T.StructType().add("key", T.StringType()).add("partition", T.IntegerType()).add("offset", T.LongType())
 ARROW = pa.schema([("key", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())])
-
-
-class Counting(StatefulProcessor):
-    """Counts the rows of each key."""
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self.count = handle.getValueState("count", COUNT)
-
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:  # noqa: ARG002, N802, N803
-        (before,) = self.count.get() or (0,)
-        after = before + sum(1 for _ in rows)
-        self.count.update((after,))
-        yield Row(key=key[0], count=after)
 
 
 def nothing(*_: object) -> None:
@@ -69,7 +54,7 @@ def nothing(*_: object) -> None:
 
 def stateful(url: str, frame: Any = None) -> StatefulSink:
     rows = frame or SimpleNamespace(schema=ROWS)
-    return stateful_sink(Stateful(rows, Counting(), DatabaseSink(Database(url), nothing, nothing), output=OUTPUT))
+    return stateful_sink(Stateful(rows, Counting(), DatabaseSink(Database(url), nothing, nothing), output=TOTALS))
 
 
 def key_of(number: int) -> str:
@@ -152,11 +137,11 @@ def application(way: str, keys: int, folder: Path) -> float:
         pq.write_table(batch(FILE_ROWS, keys, 0, chance), source / "0.parquet")
         query = (_stateful_query if way == "stateful" else _spark_query)(frame, folder).start()
         query.processAllAvailable()
-        before = _cpu_s()
+        before = cpu_s()
         for number in range(1, FILES + 1):
             pq.write_table(batch(FILE_ROWS, keys, number * FILE_ROWS, chance), source / f"{number}.parquet")
             query.processAllAvailable()
-        used = _cpu_s() - before
+        used = cpu_s() - before
         query.stop()
     finally:
         spark.stop()
@@ -176,24 +161,11 @@ def _stateful_query(frame: DataFrame, folder: Path) -> Any:
 
 
 def _spark_query(frame: DataFrame, folder: Path) -> Any:
-    counted = frame.groupBy("key").transformWithState(Counting(), OUTPUT, "Update", "None")
+    counted = frame.groupBy("key").transformWithState(Counting(), TOTALS, "Update", "None")
     written = counted.writeStream.outputMode("update").foreachBatch(
         lambda rows, _: rows.write.format("noop").mode("append").save()
     )
     return written.option("checkpointLocation", str(folder / "checkpoint"))
-
-
-def _cpu_s() -> float:
-    """Return the CPU seconds of this process, Spark's JVM and its Python processes."""
-    ours = psutil.Process()
-    total = 0.0
-    for process in (ours, *ours.children(recursive=True)):
-        try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += times.user + times.system + (times.children_user + times.children_system if process != ours else 0.0)
-    return total
 
 
 # The report -------------------------------------------------------------------------------------------------------------

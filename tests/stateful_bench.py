@@ -22,16 +22,17 @@ from spark_apps.state.stateful import Stateful, operator_of
 OLD, NEW = Token(3, 1, "g1"), Token(5, 1, "g1")
 COUNT = T.StructType().add("count", T.LongType())
 TOTALS = T.StructType().add("key", T.StringType()).add("count", T.LongType())
-ROWS = (
-    T.StructType()
-    .add("key", T.StringType())
-    .add("partition", T.IntegerType())
-    .add("offset", T.LongType())
-    .add("amount", T.LongType())
+ROWS = T.StructType(
+    [
+        T.StructField("key", T.StringType()),
+        T.StructField("partition", T.IntegerType()),
+        T.StructField("offset", T.LongType()),
+        T.StructField("amount", T.LongType()),
+    ]
 )
 DELAY_MS = 1_000
-TIMED_ROWS = ROWS.add("at", T.TimestampType(), metadata={"spark.watermarkDelayMs": DELAY_MS})
-ROWS = T.StructType(TIMED_ROWS.fields[:-1])
+AT = T.StructField("at", T.TimestampType(), metadata={"spark.watermarkDelayMs": DELAY_MS})
+TIMED_ROWS = T.StructType([*ROWS.fields, AT])
 
 
 class Counting(StatefulProcessor):
