@@ -19,6 +19,7 @@ from benchmarks import (
     scale,
     sinks,
     source,
+    state,
     weighted,
 )
 from benchmarks.handoff_lanes import OF_KAFKA
@@ -337,6 +338,7 @@ PLACES = (
     Place(FURTHER, "fence", ("fence",), fence.markdown),
     Place(FURTHER, "sinks", ("sinks",), sinks.markdown),
     Place(FURTHER, "a whole pipeline", ("pipeline",), pipeline.markdown),
+    Place(FURTHER, "state", ("state",), state.markdown),
 )
 
 
