@@ -8,7 +8,7 @@ import pyarrow as pa
 
 Stage: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """A function for Spark's `mapInArrow`."""
-BLOCKS = "blocks"
+BLOCKS = "partitioncoordinator.blocks"
 """The option that asks the reader for blocks."""
 BLOCK = "block"
 """The only column: an Arrow stream of records, or null."""

@@ -23,7 +23,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 public final class AssignedKafkaProvider implements TableProvider, DataSourceRegister {
     static final String FORMAT = "assigned-kafka";
     /** The option by which Python asks for blocks of records in place of rows; the agent does not know the option. */
-    static final String BLOCKS = "blocks";
+    static final String BLOCKS = "partitioncoordinator.blocks";
 
     @Override
     public String shortName() {
