@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -129,8 +130,10 @@ def _run(
 
     try:
         stream = source.load(spark, **{**options, "subscribe": TOPIC})
-        stream = stream.mapInArrow(_unchanged, stream.schema).withColumn("text", F.col("value").cast("string"))
-        query = stream.writeStream.option("checkpointLocation", folder).foreachBatch(collect).start()
+        if find_spec("pandas") is not None:  # Spark refuses a Python stage without pandas, although ours needs none
+            stream = stream.mapInArrow(_unchanged, stream.schema)
+        text = stream.withColumn("text", F.col("value").cast("string"))
+        query = text.writeStream.option("checkpointLocation", folder).foreachBatch(collect).start()
         while len(done) < BATCHES and query.isActive and not over():
             time.sleep(POLL_S)
         failed = query.exception()

@@ -3,6 +3,7 @@
 import json
 import re
 import sqlite3
+import sys
 import threading
 import time
 import uuid
@@ -433,6 +434,11 @@ def test_a_query_that_keeps_state_is_refused_with_the_operator_unless_it_may_sta
 def test_a_warm_up_runs_its_batches_and_leaves_no_query(spark: SparkSession) -> None:
     assert 1 <= warm_up(spark, "127.0.0.1:1") <= BATCHES
     assert not spark.streams.active
+
+
+def test_a_warm_up_needs_no_pandas(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert warm_up(spark, "127.0.0.1:1") >= 1
 
 
 def test_a_warm_up_that_cannot_make_a_kafka_client_is_refused_with_the_executors_error(spark: SparkSession) -> None:
