@@ -103,6 +103,11 @@ class Bench:
         self.offsets.update({p: end for p, end in ends.items() if p in steps and p not in refused})
         return refused
 
+    def idle(self, name: str, token: Token, partition: int) -> None:
+        """Give an empty range of a partition."""
+        offset = self.offsets.get(partition, 0)
+        self.sinks[name].write(self.writer(name), {partition: SinkStep(token, offset, offset)}, arrow([], self.rows))
+
     def query(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         database = Database(self.url)
         with database.transaction() as cursor:

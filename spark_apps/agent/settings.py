@@ -1,6 +1,7 @@
 """The times and limits of an agent; all in seconds unless named otherwise."""
 
 from dataclasses import dataclass
+from math import inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +78,14 @@ class Terms:
     """How one topic is delivered.
 
     `claims`: the sink keeps the positions, and a holding begins with a claim there. `commit_first`: a batch is committed
-    before it goes to the sink. `listening`: the application has a listener.
+    before it goes to the sink. `listening`: the application has a listener. `idle_s`: a partition without a record for this
+    time gets an empty range.
     """
 
     claims: bool = False
     commit_first: bool = False
     listening: bool = False
+    idle_s: float = inf
 
 
 @dataclass(frozen=True, slots=True)

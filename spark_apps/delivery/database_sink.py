@@ -104,7 +104,8 @@ class DatabaseSink:
                 elif standing.token != step.token or standing.offset not in (None, step.start):
                     raise PositionMoved(_moved(writer, partition, step, standing))
             if len(refused) < len(steps):
-                self._add(cursor, writer, without(rows, refused))
+                taken = {p: step for p, step in steps.items() if p not in refused}
+                self._add(cursor, writer, taken, without(rows, refused))
             moves = [(s.end, writer.cluster, writer.topic, p) for p, s in _sorted(steps) if p not in refused]
             cursor.executemany(_MOVE, moves)
         return refused
@@ -112,7 +113,7 @@ class DatabaseSink:
     def _check(self, cursor: Cursor, writer: Writer, partitions: Collection[int]) -> None:
         """Raise an error to take none of these partitions."""
 
-    def _add(self, cursor: Cursor, writer: Writer, rows: pa.Table) -> None:  # noqa: ARG002 - state belongs to a writer
+    def _add(self, cursor: Cursor, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table) -> None:  # noqa: ARG002 - for state
         """Add the rows of a batch."""
         self.store(cursor, rows)
 

@@ -1,6 +1,7 @@
 """Makes the writer of a query from a pipeline's result, and tells its delivery to the topic's runner before any grant."""
 
 from collections.abc import Callable, Sequence
+from math import inf
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -10,6 +11,7 @@ from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.delivery import Delivery, TransactionalSink
 from spark_apps.delivery.hooks import Hooks
 from spark_apps.pipelines import AtMostOnce, ExactlyOnce, Output, check_writer
+from spark_apps.state.sink import StatefulSink
 from spark_apps.state.stateful import Stateful, stateful_sink
 
 
@@ -18,7 +20,8 @@ def agreed_writer(runner: TopicRunner, output: Output, hooks: Hooks) -> DataStre
     match output:
         case ExactlyOnce(rows, sink, each_batch):
             _check_partition(runner.topic, rows.columns)
-            runner.agree(Delivery.EXACTLY_ONCE, sink, hooks)
+            idle_s = sink.idle_s if isinstance(sink, StatefulSink) else inf
+            runner.agree(Delivery.EXACTLY_ONCE, sink, hooks, idle_s=idle_s)
             return rows.writeStream.foreachBatch(_transaction(runner, sink, each_batch))
         case Stateful(rows):
             return agreed_writer(runner, ExactlyOnce(rows, stateful_sink(output)), hooks)

@@ -41,7 +41,7 @@ MICROS_PER_MS = 1_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
     """A processor with its declarations. `rows`: schema of the input; `by`: places of the grouping columns there;
-    `event_time`: column and delay of the watermark in ms; `schema`: the state's schema as text; `dropped`: state
+    `event_time`: column and delay of the watermark in ms; `idle_s`: see `Stateful`; `schema`: the state's schema as text; `dropped`: state
     variables that are to be deleted; `expiring`: state variables with a TTL.
     """
 
@@ -53,6 +53,7 @@ class Operator:
     by: tuple[int, ...]
     output: T.StructType
     event_time: tuple[str, int] | None
+    idle_s: float
     schema: str
     dropped: frozenset[str]
     expiring: tuple[str, ...]
@@ -71,20 +72,36 @@ class Batch:
         self._processor.init(self._handle)
         self._handle.declaring = False
 
-    def run(self, rows: pa.Table) -> pa.Table:
-        """Process the rows, store the changed state, and return the processor's rows."""
-        with _without_collections():
-            return self._run(rows)
+    def run(self, rows: pa.Table, idle: Collection[int] = ()) -> pa.Table:
+        """Process the rows, store the changed state, and return the processor's rows.
 
-    def _run(self, rows: pa.Table) -> pa.Table:
+        The event time of `idle` partitions goes on with the clock.
+        """
+        with _without_collections():
+            return self._run(rows, idle)
+
+    def _run(self, rows: pa.Table, idle: Collection[int]) -> pa.Table:
         ordered = rows.sort_by([("partition", "ascending"), ("offset", "ascending")])
         counts = Counter(ordered["partition"].to_pylist())
-        stored, first = self._state.partitions(counts), 0
+        stored, first = self._state.partitions({*counts, *idle}), 0
         for partition, count in counts.items():
             self._run_partition(partition, stored.get(partition), ordered.slice(first, count))
             first += count
+        for partition in sorted(stored.keys() & set(idle)):
+            self._run_idle(partition, stored[partition])
         self._processor.close()
         return _table(self._output, self._operator)
+
+    def _run_idle(self, partition: int, stored: PartitionRow) -> None:
+        operator, handle = self._operator, self._handle
+        if operator.event_time is None:
+            return
+        check_schema(self._state, partition, stored, operator)
+        watermark_ms = handle.now_ms - int(operator.idle_s * 1_000) - operator.event_time[1]
+        if watermark_ms > stored.watermark_ms:
+            handle.watermark_ms = watermark_ms
+            self._fire(partition)
+            self._state.put_partition(partition, PartitionRow(stored.schema, watermark_ms))
 
     def _run_partition(self, partition: int, stored: PartitionRow | None, rows: pa.Table) -> None:
         operator, handle = self._operator, self._handle

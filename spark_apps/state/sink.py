@@ -40,9 +40,15 @@ class StatefulSink(DatabaseSink):
         for partition, stored in rows.partitions(partitions).items():
             check_schema(rows, partition, stored, self._operator)
 
-    def _add(self, cursor: Cursor, writer: Writer, rows: pa.Table) -> None:
+    @property
+    def idle_s(self) -> float:
+        """Return the seconds after which an idle partition gets an empty range."""
+        return self._operator.idle_s
+
+    def _add(self, cursor: Cursor, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table) -> None:
         state = StateRows(cursor, writer, self._operator.name)
-        self.store(cursor, Batch(self._operator, state, int(self._clock() * 1_000)).run(rows))
+        idle = [p for p, step in steps.items() if step.start == step.end]
+        self.store(cursor, Batch(self._operator, state, int(self._clock() * 1_000)).run(rows, idle))
 
 
 def _prepare(tables_of_sink: Prepare, cursor: Cursor) -> None:

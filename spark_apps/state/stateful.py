@@ -7,6 +7,7 @@ Spark, each batch uses a fresh copy of the processor.
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from math import inf
 
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame
@@ -21,6 +22,7 @@ from spark_apps.state.handle import Handle, TimeMode
 from spark_apps.state.schema import schema_text
 from spark_apps.state.sink import StatefulSink
 
+SHORTEST_IDLE_S = 1.0
 PLACE = ("partition", "offset")
 KAFKA_KEY = "key"
 WATERMARK = "spark.watermarkDelayMs"
@@ -34,7 +36,8 @@ class Stateful:
     The rows have the columns `partition` and `offset`; the sink stores the rows that the processor returns. `by`: grouping
     columns; `output`: the schema of the processor's rows, and `time_mode`, as in `transformWithState`; `operator`: the name
     under which the state is stored. `determines_partition`: records with equal grouping columns are always in one
-    partition, although Kafka's key is not among the columns.
+    partition, although Kafka's key is not among the columns. `idle_s`: after so many seconds without a record, the event time
+    of a partition goes on with the clock of the driver, less `idle_s`; infinite = never.
     """
 
     rows: DataFrame
@@ -46,6 +49,7 @@ class Stateful:
     time_mode: str = TimeMode.NONE
     operator: str = "state"
     determines_partition: bool = False
+    idle_s: float = inf
 
 
 def stateful_sink(given: Stateful) -> StatefulSink:
@@ -84,6 +88,7 @@ def operator_of(given: Stateful) -> Operator:
         by=tuple(rows.fieldNames().index(name) for name in key.names),
         output=struct_of(given.output) if given.output else _output_of(given.processor, rows, key),
         event_time=_event_time(rows) if mode is TimeMode.EVENT_TIME else None,
+        idle_s=_idle_s(given.idle_s, mode),
         schema=schema_text(mode, key, handle.variables),
         dropped=frozenset(handle.dropped - handle.variables.keys()),
         expiring=tuple(name for name, one in handle.variables.items() if one.ttl_ms),
@@ -95,6 +100,15 @@ def _mode_of(word: str) -> TimeMode:
         if mode.lower() == word.lower():
             return mode
     raise StateRefused(f"the time mode is '{word}'; give {', '.join(TimeMode)}")
+
+
+def _idle_s(seconds: float, mode: TimeMode) -> float:
+    if seconds == inf or (seconds >= SHORTEST_IDLE_S and mode is TimeMode.EVENT_TIME):
+        return seconds
+    raise StateRefused(
+        f"idle_s is {seconds} in the time mode {mode}: only EventTime has a watermark that goes on, after {SHORTEST_IDLE_S:g} s "
+        "at least; give more seconds, or leave idle_s out"
+    )
 
 
 def _key_of(rows: T.StructType, given: Stateful) -> T.StructType:

@@ -15,9 +15,10 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from spark_apps.delivery.database import Cursor, Database
 from spark_apps.delivery.database_sink import DatabaseSink
+from spark_apps.state.processors import TumblingWindows
 from spark_apps.state.stateful import Stateful
 
-TABLE = "counted"
+TABLE, CLOSED = "counted", "closed"
 OUTPUT = "key STRING, count LONG, last LONG"
 
 
@@ -50,3 +51,19 @@ def build(stream: DataFrame, settings: Mapping[str, str]) -> Stateful:
 
     rows = stream.selectExpr("CAST(key AS STRING) AS key", "partition", "offset")
     return Stateful(rows, Counting(), DatabaseSink(Database(settings["database"]), prepare, store), output=OUTPUT)
+
+
+def make_closed(cursor: Cursor) -> None:
+    cursor.execute(f"CREATE TABLE IF NOT EXISTS {CLOSED} (key TEXT, number BIGINT)")
+
+
+def windows(stream: DataFrame, settings: Mapping[str, str]) -> Stateful:
+    """Count the records of each second; the event time of an idle partition goes on after two seconds."""
+
+    def store(cursor: Cursor, rows: pa.Table) -> None:
+        cursor.load(CLOSED, ["key", "number"], [[row["key"], row["count"]] for row in rows.to_pylist()])
+
+    rows = stream.selectExpr("CAST(key AS STRING) AS key", "partition", "offset", "timestamp")
+    sink = DatabaseSink(Database(settings["database"]), make_closed, store)
+    timed = rows.withWatermark("timestamp", "1 second")
+    return Stateful(timed, TumblingWindows(1_000, "timestamp", ""), sink, time_mode="EventTime", idle_s=2.0)

@@ -10,13 +10,14 @@ from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from spark_apps.delivery.database import Database
 from tests.integration.agent_site import Site, wait_for
-from tests.integration.stateful_pipeline import TABLE, prepare
+from tests.integration.stateful_pipeline import CLOSED, TABLE, make_closed, prepare
 from tests.integration.test_agent_spark import START_S, SparkProcess
 from tests.postgres_server import sink_url
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 PIPELINE = "tests.integration.stateful_pipeline:build"
 KEYS = 7
+WINDOWS = "tests.integration.stateful_pipeline:windows"
 
 
 class Stage:
@@ -96,3 +97,32 @@ def test_totals_agree_with_the_log_after_hand_offs_and_a_death_inside_the_transa
     site.assign(dict.fromkeys(range(2), "b"), guarded=frozenset({1}))
     stage.produce(50)
     stage.counts_all("b counts on from the state that a has left")
+
+
+def test_the_windows_of_idle_partitions_close_without_a_later_record(
+    zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, tmp_path: Path
+) -> None:
+    site, url = (
+        Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=2),
+        f"sqlite:///{tmp_path}/rows.sqlite",
+    )
+    process = SparkProcess(site, "a", tmp_path, WINDOWS, ("--set", f"database={url}"))
+    database = Database(url)
+    with database.transaction() as cursor:
+        make_closed(cursor)
+    try:
+        process.registered()
+        site.assign(dict.fromkeys(range(2), "a"))
+        for partition in range(2):
+            site.producer.produce(site.topic, b"{}", key=f"k{partition}", partition=partition)
+        site.producer.flush()
+
+        def closed() -> list[tuple[str, int]]:
+            with database.transaction() as cursor:
+                return sorted(cursor.query(f"SELECT key, number FROM {CLOSED}"))
+
+        wait_for(lambda: closed() == [("k0", 1), ("k1", 1)], "both windows close", START_S)
+    finally:
+        database.close()
+        process.close()
+        site.close()

@@ -48,8 +48,9 @@ class Batches:
         now = self._clock.monotonic()
         for one in ranges:
             held = self._holdings.held[one.partition]
-            held.hand_out(one.end, self._holdings.terms.commit_first)
-            held.passes.hand_out(one.size, 0 if held.log.offset is None else held.log.offset - one.start, now)
+            held.hand_out(one.end, now, commit_first=self._holdings.terms.commit_first)
+            if one.size:
+                held.passes.hand_out(one.size, 0 if held.log.offset is None else held.log.offset - one.start, now)
         self.outstanding = (batch, tuple(ranges))
         offsets = sum(one.size for one in ranges)
         self._times.begin(offsets, now)
@@ -66,7 +67,7 @@ class Batches:
                 held = self._holdings.held.get(one.partition)
                 if held is not None and held.token.epoch == one.token_epoch:
                     held.cover(one.end, now)
-                    stall_s = held.passes.passed(now)
+                    stall_s = held.passes.passed(now) if one.size else 0.0
                     if stall_s > longest_s and not held.closing:
                         any_s = max(any_s, stall_s)
                         if one.token_epoch < kept_below:

@@ -75,6 +75,7 @@ class OwnedPartition:
     position: int = 0
     passed: int = 0
     handed: bool = False  # a batch with this partition was planned
+    handed_at: float = -inf
     pending: bool = False  # part of a batch that has not passed the sink
     progressed_at: float = -inf
     commits: Commits = field(default_factory=Commits)
@@ -177,8 +178,13 @@ class OwnedPartition:
             self.position = self.passed = start
             self.start.given = True
 
-    def hand_out(self, end: int, commit_first: bool = False) -> None:
+    def is_idle(self, idle_s: float, now: float) -> bool:
+        """Return whether no record has come for `idle_s`, and no empty range was handed out meanwhile."""
+        return self.log.offset == self.position and now - max(self.handed_at, self.passes.granted_at) >= idle_s
+
+    def hand_out(self, end: int, now: float, *, commit_first: bool = False) -> None:
         """A batch up to `end` is planned: the partition counts as running until the batch has passed the sink."""
+        self.handed_at = now
         self.log.handed_from = self.position if self.log.handed_from is None else self.log.handed_from
         self.position = end
         self.pending = self.handed = True

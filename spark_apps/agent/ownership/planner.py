@@ -13,6 +13,7 @@
 - A new batch needs a fresh fetch of the committed entries (`Batches.readable`).
 - At most once: a batch is offered when its ends are committed.
 - Failed partitions are in a batch of their own (`failing`).
+- A partition without a record for the `idle_s` of the topic's terms gets an empty range, so that its event time goes on.
 """
 
 from collections.abc import Sequence
@@ -78,15 +79,16 @@ class BatchPlanner:
         if self._last is not None and self.ownership.batches.outstanding is not None:
             return self._confirmed(self._last)
         available, alone = self._chosen(self._available())
-        started = self._started(available)
-        if not available or not (self._due(available, at_once=alone) or started):
+        started, idle = self._started(available), self._idle()
+        due = bool(available) and (self._due(available, at_once=alone) or started)
+        if not (due or idle):
             self.ownership.requests.want_ends()
             return None
         pacing, now, most = self.pacing, self._clock.monotonic(), self._limit(soon=self._expecting() or started)
-        if not started and self._awaits_ends(available, most):
+        if due and not started and self._awaits_ends(available, most):
             self.ownership.requests.want_ends()
             return None
-        ranges = admit(available, most)
+        ranges = [*(admit(available, most) if due else ()), *idle]
         piece = piece_size(ranges, pacing.min_partitions, pacing.max_records_per_task)
         batch = start.following(ranges, pacing.parallelism, piece)
         self.ownership.batches.hand_out(batch.batch, tuple(batch.ranges.values()))
@@ -99,7 +101,8 @@ class BatchPlanner:
         self.ownership.batches.cover(batch)
         took_s = self._clock.monotonic() - self._planned_at
         if under_way is not None and self.ownership.batches.outstanding is None and took_s > 0:
-            self._per_second = sum(one.size for one in under_way[1]) / took_s
+            offsets = sum(one.size for one in under_way[1])
+            self._per_second = offsets / took_s if offsets else self._per_second
             self._passed_at = self._clock.monotonic()
 
     def _expecting(self) -> bool:
@@ -190,6 +193,14 @@ class BatchPlanner:
             for p, h in ready
             if (end := ends[p]) is not None and end > h.position
         ]
+
+    def _idle(self) -> list[Range]:
+        """Return an empty range for each idle partition."""
+        idle_s, now, batches = self.ownership.holdings.terms.idle_s, self._clock.monotonic(), self.ownership.batches
+        if idle_s == inf or batches.until_goal:
+            return []
+        idle = [(p, h) for p, h in batches.readable().items() if h.is_idle(idle_s, now)]
+        return [Range(p, h.position, h.position, h.token.epoch) for p, h in sorted(idle)]
 
     def _chosen(self, available: list[Range]) -> tuple[list[Range], bool]:
         """Return the next batch's ranges, and whether they are a retry.

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from typing import TypeVar
 
 from coordinator_tasks.core.errors import CoordinatorError
@@ -77,7 +78,14 @@ class TopicRunner:
         self._thread = threading.Thread(target=within(self._run, topic=topic), name=f"agent-{topic}", daemon=True)
         self._thread.start()
 
-    def agree(self, delivery: Delivery, sink: TransactionalSink | None = None, hooks: Hooks | None = None) -> None:
+    def agree(
+        self,
+        delivery: Delivery,
+        sink: TransactionalSink | None = None,
+        hooks: Hooks | None = None,
+        *,
+        idle_s: float = inf,
+    ) -> None:
         """Set the topic's delivery and hooks, before any grant."""
         former, self._sink = self._sink, sink
         if former is not None and former is not sink:  # a restarted query agrees again
@@ -87,7 +95,7 @@ class TopicRunner:
         if hooks is not None and hooks.any:
             self._callbacks = Callbacks(self.ownership, hooks, self._turn, self.edit)
         listening = hooks is not None and hooks.listener is not None
-        terms = Terms(delivery is Delivery.EXACTLY_ONCE, delivery is Delivery.AT_MOST_ONCE, listening)
+        terms = Terms(delivery is Delivery.EXACTLY_ONCE, delivery is Delivery.AT_MOST_ONCE, listening, idle_s)
         self.edit(lambda ownership: ownership.agree(terms))
 
     def confirmed(self) -> frozenset[int]:

@@ -1,5 +1,6 @@
 """What a pipeline may return, and what is agreed with the topic's ownership for it."""
 
+from math import inf
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -30,8 +31,8 @@ class Runner:
             writer=WRITER, batches=SimpleNamespace(adds=lambda: STEPS, refuse=self.refused.append)
         )
 
-    def agree(self, *terms: object) -> None:
-        self.agreed.append(terms)
+    def agree(self, *terms: object, idle_s: float = inf) -> None:
+        self.agreed.append(terms if idle_s == inf else (*terms, idle_s))
 
     def edit(self, change: Any) -> Any:
         return change(self.ownership)

@@ -18,8 +18,8 @@ from tests.stateful_bench import DELAY_MS, NEW, OLD, TIMED_ROWS, Bench
 SUMS = T.StructType().add("amount", T.LongType())
 
 
-def bench_of(folder: Path | str, processor: Any, time_mode: str = "None") -> Bench:
-    made = Bench(f"sqlite:///{folder}/rows.sqlite", processor, rows=TIMED_ROWS, output="", time_mode=time_mode)
+def bench_of(folder: Path | str, processor: Any, time_mode: str = "None", **how: Any) -> Bench:
+    made = Bench(f"sqlite:///{folder}/rows.sqlite", processor, rows=TIMED_ROWS, output="", time_mode=time_mode, **how)
     made.claim("a", OLD)
     return made
 
@@ -74,6 +74,29 @@ def test_a_window_is_returned_once_the_watermark_has_passed_its_end(tmp_path: Pa
     assert found == [("coffee", "00:00:00", "00:00:10", "1", "5"), ("tea", "00:00:00", "00:00:10", "2", "3")]
     bench.write("b", NEW, orders(("tea", 100, 5)))
     assert len(bench.totals()) == 2, "a late row is left out"
+    bench.close()
+
+
+def test_a_window_of_an_idle_partition_closes_by_the_clock(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, TumblingWindows(10_000, "at", SUMS), "EventTime", idle_s=30.0)
+    now = bench.now_s = 1_000.0
+    bench.write("a", OLD, orders(("tea", 1, int(now) - 4)))
+    for seconds, closed in ((30, 0), (31, 1), (60, 1)):
+        bench.now_s = now + seconds
+        bench.idle("a", OLD, 0)
+        assert len(bench.totals()) == closed, f"{seconds} s after the window's end, 1 s of delay, 30 s idle"
+    moved(bench)
+    bench.write("b", NEW, orders(("tea", 2, int(now) + 20), ("tea", 5, int(now) + 35)))
+    bench.now_s = now + 100
+    bench.idle("b", NEW, 0)
+    assert [row[-2:] for row in bench.totals()] == [("1", "1"), ("1", "5")], "the watermark has moved: a row is late"
+    bench.close()
+
+
+def test_an_idle_partition_without_state_has_no_watermark(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, TumblingWindows(10_000, "at", SUMS), "EventTime", idle_s=30.0)
+    bench.idle("a", OLD, 0)
+    assert bench.stored() == []
     bench.close()
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from coordinator_tasks.core.model import Handoff, Token
 from spark_apps.agent.ownership.planner import ENDS_WAIT_S, BatchPlanner
-from spark_apps.agent.settings import Pacing
+from spark_apps.agent.settings import Pacing, Terms
 from spark_apps.records.batches import SMALL_RECORDS, BatchOffset, Range
 from spark_apps.records.options import parse_options
 from tests.unit.spark_apps.agent.ownership.stage import (
@@ -220,3 +220,35 @@ def test_what_has_no_lag_is_in_no_batch_and_progress_carries_the_last_batchs_num
     assert batch is not None
     assert after is not None
     assert (before.batch, batch.ranges.keys(), after.batch) == (0, {0}, 1)
+
+
+def test_an_idle_partition_gets_an_empty_range_once_in_each_idle_time(stage: Stage) -> None:
+    planner = planner_of(stage, batch_interval_s=0.0)
+    stage.ownership.agree(Terms(idle_s=30.0))
+    stage.own(0, 1)
+    first = planner.offer(BatchOffset("t"))
+    assert first is not None
+    last, batches = first, list[tuple[int, dict[int, int]]]()
+    for second in range(1, 65):
+        if second == 40:
+            stage.kafka.append("t", 1, 5)
+        stage.tick(1.0)
+        batch = planner.offer(last)
+        if batch is not None:
+            last = batch
+            batches.append((second, {one.partition: one.size for one in batch.ranges.values()}))
+    assert batches == [(30, {0: 0, 1: 0}), (40, {1: 5}), (60, {0: 0})]
+
+
+def test_an_idle_partition_does_not_pull_waiting_records_into_a_batch(stage: Stage) -> None:
+    planner = planner_of(stage, batch_interval_s=0.0, min_offsets=50)
+    stage.ownership.agree(Terms(idle_s=30.0))
+    stage.own(0, 1)
+    first = planner.offer(BatchOffset("t"))
+    assert first is not None
+    planner.offer(first)
+    stage.kafka.append("t", 1, 5)
+    stage.wait(31.0)
+    idle = planner.offer(first)
+    assert idle is not None
+    assert [(one.partition, one.size) for one in idle.ranges.values()] == [(0, 0)]

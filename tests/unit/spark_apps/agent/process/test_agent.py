@@ -620,7 +620,7 @@ def test_a_consumer_that_slept_past_its_deadline_still_waits_for_its_last_batch(
     stage.own(0)
     stage.step()
     held = stage.topics.ownerships["t"].holdings.ready()[0]
-    held.hand_out(5)
+    held.hand_out(5, 0.0)
     stage.agent.leave()
     stage.step()
     stage.step(36.0)
