@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from coordinator_tasks.core.model import Token
-from spark_apps.delivery import PositionMoved, SinkEntry, SinkStep, SinkUnavailable, Writer
+from spark_apps.delivery import SinkEntry, SinkStep, SinkUnavailable, Writer
 from spark_apps.delivery.database import Cursor, Database, first_line
+from spark_apps.delivery.positions import check_rows, left_out, taken, without
 
 TABLE = "consumer_positions"
 CLAIM_WAIT_S = 1.0
@@ -32,8 +32,8 @@ CREATE TABLE IF NOT EXISTS {TABLE} (
 _FIND = f'SELECT "partition", topic_id, "offset", epoch, incarnation, generation, consumer FROM {TABLE}'  # noqa: S608
 _ADD = f"INSERT INTO {TABLE} VALUES (?, ?, ?, ?, NULL, ?, ?, ?, ?) ON CONFLICT DO NOTHING"  # noqa: S608
 _WHERE = 'WHERE cluster = ? AND topic = ? AND "partition" = ?'
-_TAKE = f"UPDATE {TABLE} SET topic_id = ?, epoch = ?, incarnation = ?, generation = ?, consumer = ? {_WHERE}"  # noqa: S608
-_FORGET = f'UPDATE {TABLE} SET "offset" = NULL {_WHERE}'  # noqa: S608
+_VALUES = 'topic_id = ?, "offset" = ?, epoch = ?, incarnation = ?, generation = ?, consumer = ?'
+_TAKE = f"UPDATE {TABLE} SET {_VALUES} {_WHERE}"  # noqa: S608
 _MOVE = f'UPDATE {TABLE} SET "offset" = ? {_WHERE}'  # noqa: S608
 
 V = TypeVar("V")
@@ -61,14 +61,9 @@ class DatabaseSink:
             self._make_tables(cursor)
             rows = [(writer.cluster, writer.topic, p, writer.topic_id, *_held(t, writer)) for p, t in _sorted(tokens)]
             cursor.executemany(_ADD, rows)
-            for partition, (topic_id, standing) in _standing(cursor, writer, tokens).items():
-                token, key = tokens[partition], (writer.cluster, writer.topic, partition)
-                same_topic = topic_id == writer.topic_id
-                if same_topic and standing.refuses(token, writer.consumer):
-                    continue
-                if not same_topic or standing.token.epoch < forget.get(partition, 0):
-                    cursor.execute(_FORGET, key)
-                cursor.execute(_TAKE, (writer.topic_id, *_held(token, writer), *key))
+            for partition, entry in taken(writer, tokens, forget, _standing(cursor, writer, tokens)).items():
+                held, key = _held(entry.token, writer), (writer.cluster, writer.topic, partition)
+                cursor.execute(_TAKE, (writer.topic_id, entry.offset, *held, *key))
             found = _standing(cursor, writer, tokens)
             self._check(cursor, writer, tokens)
         with self._lock:
@@ -78,31 +73,11 @@ class DatabaseSink:
 
     def write(self, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table) -> dict[int, SinkEntry]:
         """See `TransactionalSink`."""
-        strange = set(pc.unique(rows["partition"]).to_pylist()) - steps.keys()
-        if strange:
-            raise PositionMoved(
-                f"{_named(writer, min(strange))} has rows and no step: the pipeline gave rows a partition that this batch "
-                "does not read; nothing was written; let the pipeline keep each record's partition, and start the "
-                "consumer again"
-            )
+        check_rows(writer, steps, rows)
         if not steps:
             return {}
         with self.database.transaction() as cursor:
-            found = _standing(cursor, writer, steps)
-            missing = sorted(steps.keys() - found.keys())
-            if missing:
-                raise PositionMoved(
-                    f"{_named(writer, missing[0])} is gone from {TABLE}: its row was deleted after the claim; nothing was "
-                    "written; the partition is claimed again and read from Kafka's committed offset: check who deletes "
-                    "rows there"
-                )
-            refused: dict[int, SinkEntry] = {}
-            for partition, step in steps.items():
-                topic_id, standing = found[partition]
-                if topic_id != writer.topic_id or standing.refuses(step.token, writer.consumer):
-                    refused[partition] = standing
-                elif standing.token != step.token or standing.offset not in (None, step.start):
-                    raise PositionMoved(_moved(writer, partition, step, standing))
+            refused = left_out(writer, steps, _standing(cursor, writer, steps), TABLE)
             if len(refused) < len(steps):
                 taken = {p: step for p, step in steps.items() if p not in refused}
                 self._add(cursor, writer, taken, without(rows, refused))
@@ -144,13 +119,6 @@ class DatabaseSink:
             raise SinkUnavailable(f"the sink's database does not take claims ({first_line(error)})") from error
 
 
-def without(rows: pa.Table, partitions: Collection[int]) -> pa.Table:
-    """The rows of all other partitions."""
-    if not partitions:
-        return rows
-    return rows.filter(pc.invert(pc.is_in(rows["partition"], pa.array(sorted(partitions), rows["partition"].type))))
-
-
 def _standing(cursor: Cursor, writer: Writer, partitions: Collection[int]) -> dict[int, tuple[str, SinkEntry]]:
     """Return topic id and entry of these partitions; their rows are locked, in order, until the transaction ends."""
     marks = ", ".join("?" for _ in partitions)
@@ -168,15 +136,3 @@ def _held(token: Token, writer: Writer) -> tuple[int, int, str, str]:
 
 def _sorted(found: Mapping[int, V]) -> list[tuple[int, V]]:
     return sorted(found.items(), key=lambda item: item[0])
-
-
-def _named(writer: Writer, partition: int) -> str:
-    return f"cluster {writer.cluster}, topic {writer.topic}, partition {partition}"
-
-
-def _moved(writer: Writer, partition: int, step: SinkStep, standing: SinkEntry) -> str:
-    return (
-        f"{_named(writer, partition)} stands in {TABLE} at offset {standing.offset} of epoch {standing.token.epoch}, and "
-        f"the batch begins at {step.start} of epoch {step.token.epoch}: the row was edited after the claim; nothing was "
-        "written; the partition is claimed again and read from the row's offset: check who edits rows there"
-    )
