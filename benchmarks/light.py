@@ -317,7 +317,7 @@ class Light:
     async def _look(self, seen: set[str]) -> None:
         topic, mine = self.fleet.topic, (self.name, self.incarnation)
         if self.fleet.paths.topic(topic) in seen and (node := await self._topic()) is not None:
-            self._topic_at = time.monotonic() + poll_after_s(node[0])
+            self._topic_at = time.monotonic() + poll_after_s(len(node[0]))
             share = self.fleet.pictures.share(node[0], node[1].mzxid, self.name)
             if holding.accepts(self._picture, share) is holding.Reading.ACT:
                 self._picture = share

@@ -271,15 +271,15 @@ class FakeZooKeeper:
 
 
 def paths_read(zk: FakeZooKeeper, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list that gets the paths of all nodes that `get_many` reads from now on."""
+    """Return a list that gets the paths of all nodes that `find` and `get_many` read from now on."""
     found: list[str] = []
-    inner = zk.get_many
+    inner = zk.find
 
-    def noted(paths: Sequence[str], watches: Sequence[Watcher | None] = ()) -> list[Node | None]:
-        found.extend(paths)
-        return inner(paths, watches)
+    def noted(path: str, watch: Watcher | None = None) -> Node | None:
+        found.append(path)
+        return inner(path, watch)
 
-    monkeypatch.setattr(zk, "get_many", noted)
+    monkeypatch.setattr(zk, "find", noted)
     return found
 
 

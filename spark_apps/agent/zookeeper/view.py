@@ -1,6 +1,7 @@
 """Reads ZooKeeper for each topic's ownership, and writes the releases.
 
-Level-triggered: a fired watch leads to a read at once, and each poll reads every node, large topics' nodes less often.
+Only the wanted topics are watched and read, and the topics known already: the coordinator plans no other topic to a
+consumer. Level-triggered: a fired watch leads to a read at once, and polls read every node, within a budget of bytes.
 A vanished or unreadable node is reported and changes nothing. All reads and writes belong to one session; a new session
 begins with a registration.
 """
@@ -24,16 +25,16 @@ MAX_RELEASES_AT_ONCE = 500
 LEARNT_AT_ONCE = 200
 REFUSED_S = 10.0
 """Seconds between a refused write of a release and the retry: each refused release costs a separate request."""
-POLLED_BYTES_S, MAX_POLL_S = 1_000.0, 30.0
-"""Limits of the polls of a topic's node, since all consumers read the whole node.
+POLLED_BYTES_S, MAX_POLL_S = 1_000.0, 600.0
+"""Limits of one consumer's polls of all topics' nodes and of the list of topics: each node's watch reports a write.
 
-Bytes per second, and the longest pause in seconds. The node's watch reports each write.
+Bytes per second, and the longest pause in seconds.
 """
 
 
-def poll_after_s(data: bytes) -> float:
-    """Return the seconds between two polls of a topic's node."""
-    return min(MAX_POLL_S, len(data) / POLLED_BYTES_S)
+def poll_after_s(polled_bytes: int) -> float:
+    """Return the seconds between two polls of nodes with so many bytes together."""
+    return min(MAX_POLL_S, polled_bytes / POLLED_BYTES_S)
 
 
 class SessionChanged(Unavailable):
@@ -79,10 +80,12 @@ class View:
         self._wake = wake
         self._watches = Watches(wake)
         self._session = 0
-        self._names: tuple[str, ...] = ()
+        self._listed: tuple[str, ...] = ()
+        self._names: tuple[str, ...] = ()  # the wanted topics among the listed ones
         self._known: dict[str, dict[int, _Known]] = {}  # by topic, for the present generation only
         self._generations: dict[str, str] = {}
-        self._poll_at: dict[str, float] = {}  # by topic
+        self._poll_at: dict[str, float] = {}  # by path, of topics' nodes and their folder
+        self._sizes: dict[str, int] = {}  # bytes of the last read, by path
         self._refused_until: dict[str, float] = {}  # by path of a partition's node
         self._troubles: dict[str, set[int]] = {}  # topic → partitions with reported nodes
 
@@ -92,6 +95,7 @@ class View:
         self._watches.renew()
         self._known.clear()
         self._poll_at.clear()
+        self._sizes.clear()
         self._refused_until.clear()
         self._zk.sync()
 
@@ -127,6 +131,14 @@ class View:
 
     def _due(self, path: str, polling: bool) -> bool:
         return self._watches.take(path) or polling or not self._watches.is_armed(path)
+
+    def _poll_due(self, path: str, polling: bool) -> bool:
+        return self._due(path, polling and self._clock.monotonic() >= self._poll_at.get(path, 0.0))
+
+    def _was_read(self, path: str, size: int) -> None:
+        """Set the next poll of a topic's node, or of their folder, by the bytes of all of them."""
+        self._sizes[path] = size
+        self._poll_at[path] = self._clock.monotonic() + poll_after_s(sum(self._sizes.values()))
 
     def _find(self, path: str) -> Node | None:
         with self._arming([path]):
@@ -181,7 +193,7 @@ class View:
 
     def _read_names(self, polling: bool) -> None:
         path = self._paths.assignments
-        if not self._due(path, polling):
+        if not self._poll_due(path, polling):
             return
         watcher = self._watches.arm(path)
         try:
@@ -193,22 +205,26 @@ class View:
             self._watches.disarm(path)
             raise
         self._same_session()
-        gone = {*self._names} - {*names} - {*self._topics.names()}
-        for topic in gone:  # the topic was never ours, and its node is gone
+        self._was_read(path, sum(map(len, names)))
+        if self._listed == (listed := tuple(names)):
+            return
+        self._listed = listed
+        for topic in {*self._names} - {*names} - {*self._topics.names()}:  # never ours, and the node is gone
             self._reports.clear(self._paths.topic(topic))
-        self._names = tuple(name for name in names if is_topic(name))
-        strange = sorted(set(names) - set(self._names))
+            self._sizes.pop(self._paths.topic(topic), None)
+        self._names = tuple(name for name in names if is_topic(name) and self._wanted(name))
+        strange = sorted(name for name in names if not is_topic(name))
         if strange:
             self._reports.add(path, f"{path}/{strange[0]!r} can be no topic's and is left out; remove the node")
         else:
             self._reports.clear(path)
 
     def _read_topic(self, topic: str, polling: bool) -> None:
-        path, now = self._paths.topic(topic), self._clock.monotonic()
-        if not self._due(path, polling and now >= self._poll_at.get(topic, 0.0)):
+        path = self._paths.topic(topic)
+        if not self._poll_due(path, polling):
             return
         node = self._find(path)
-        self._poll_at[topic] = now + (poll_after_s(node.data) if node is not None else 0.0)
+        self._was_read(path, len(node.data) if node is not None else 0)
         known = topic in self._topics.names()
         unwritten = node is not None and not node.data and node.stat.version == 0
         if unwritten and not known:
@@ -227,8 +243,7 @@ class View:
             return
         if not known:
             mine = self._identity
-            wanted = self._wanted(topic) and not seen.removed
-            if not wanted and seen.incarnations.get(mine.consumer) != mine.incarnation:
+            if seen.removed and seen.incarnations.get(mine.consumer) != mine.incarnation:
                 self._reports.clear(path)
                 return  # the topic is not planned to us
             refusal = self._topics.appeared(topic, seen)

@@ -34,7 +34,7 @@ from spark_apps.agent.zookeeper import view
 from spark_apps.records.batches import Range
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeKafka, perform_due
-from tests.fakes.zookeeper import FakeZooKeeperServer
+from tests.fakes.zookeeper import FakeZooKeeperServer, paths_read
 
 PATHS = Paths("c")
 V = TypeVar("V")
@@ -179,16 +179,33 @@ def test_it_registers_when_the_queries_of_the_topics_that_are_there_read(stage: 
     assert stage.runs == {0}
 
 
-def test_a_topic_that_it_does_not_register_for_is_left_alone_until_it_is_granted() -> None:
+def test_a_topic_that_it_does_not_register_for_is_neither_read_nor_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(("other",))
-    stage.write(assignments={0: "b"}, since={0: 1}, incarnations={"a": stage.incarnation + 1, "b": 1})
+    stage.own(1)
+    read = paths_read(stage.zk, monkeypatch)
     stage.step()
     assert stage.site.find(PATHS.member("a")) is not None
-    assert stage.topics.names() == (), "what names another life of it is not for it"
-    stage.write(incarnations={"a": stage.incarnation, "b": 1})
-    stage.own(1)
+    woken = stage.woken
+    stage.own(1, 2)
+    for _ in range(3):
+        stage.step(1.0)
+    assert (stage.topics.names(), stage.woken) == ((), woken), "the coordinator plans no such topic to it"
+    assert PATHS.topic("t") not in read
+    stage.site.transact([Create(PATHS.topic("other"), encode_node(stage.node))])
     stage.step()
-    assert stage.runs == {1}
+    assert stage.topics.names() == ("other",)
+
+
+def test_the_polls_of_all_topics_share_a_budget_of_bytes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.own(0)
+    stage.site.transact([Create(PATHS.topic("s"), encode_node(stage.node))])
+    monkeypatch.setattr(view, "POLLED_BYTES_S", len(encode_node(stage.node)) / 10)
+    stage.step()
+    read = paths_read(stage.zk, monkeypatch)
+    for _ in range(60):
+        stage.step(1.0)
+    counts = [read.count(PATHS.topic(topic)) for topic in ("s", "t")]
+    assert all(2 <= count <= 3 for count in counts), "two nodes of ten seconds each are read every twenty seconds"
 
 
 def test_a_removed_topic_gets_a_query_only_where_it_was_planned_or_when_it_is_added_again(stage: Stage) -> None:
