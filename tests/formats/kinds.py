@@ -14,6 +14,7 @@ import pyarrow as pa
 from coordinator_tasks.adapters import file_registry
 from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
 from coordinator_tasks.core.codecs.status_codec import decode_metadata, encode_metadata
+from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Committed, Token
 from coordinator_tasks.fleet_values import SQLITE
 from coordinator_tasks.run_folder import RunFolder, write_private
@@ -26,7 +27,8 @@ from tests.unit.coordinator_tasks.core.codecs.test_codecs import CASES, TOKEN, C
 
 _MEMBER = CASES["member"].value
 _KAFKA = {"bootstrap.servers": "h:9092", "sasl.username": "ada", "sasl.password": "made up"}
-_SETTINGS = Settings("shop", "h:2181", _KAFKA, status_token="made-up", parameters={"capacity": "7"})
+_POLICY = Policy(pack_over_bytes=65_536)
+_SETTINGS = Settings("shop", "h:2181", _KAFKA, status_token="made-up", parameters={"capacity": "7"}, policy=_POLICY)
 _WRITER = Writer("shop", "orders", "id", "a")
 _NEWER = Token(9, 3, "gen")
 

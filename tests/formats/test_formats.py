@@ -12,6 +12,7 @@ import pytest
 
 from coordinator_tasks import __version__
 from coordinator_tasks.core.errors import UnknownVersion
+from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Draining, DrainKind, DrainOwner
 from tests.formats.kinds import KINDS, VERSIONED, of_another_version
 
@@ -22,7 +23,11 @@ _ORDERS = TODAY["status"].topics["orders"]
 _RUNNING = {partition: replace(one, taken=None) for partition, one in _ORDERS.running.items()}
 _STATUS = replace(TODAY["status"], topics={"orders": replace(_ORDERS, running=_RUNNING, stalls={})})
 _WEIGHED = {partition: replace(one, record_bytes=None) for partition, one in _RUNNING.items()}
-_UNMEASURED = {"record": replace(TODAY["record"], pauses=None), "status": _STATUS}
+_UNMEASURED = {
+    "record": replace(TODAY["record"], pauses=None),
+    "status": _STATUS,
+    "settings file": replace(TODAY["settings file"], policy=Policy()),
+}
 OLDER: dict[str, dict[str, Any]] = {
     "0.2.0": {
         **_UNMEASURED,

@@ -54,7 +54,7 @@ class Policy:
     """Number of orders to a consumer to start owned partitions again that do not run; then a person is asked."""
     max_write_bytes: int = 900 * 1024
     """The largest transaction of a plan; ZooKeeper's own limit is 1 MB."""
-    pack_over_bytes: int = 64 * 1024
+    pack_over_bytes: int = 4 * 1024
     """A topic's node with more bytes is packed, if all consumers of the topic can read the form; `1000000` = never."""
     strategies: Strategies = field(default_factory=Strategies)
 

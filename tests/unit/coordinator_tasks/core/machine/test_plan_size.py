@@ -69,7 +69,7 @@ def test_a_first_plan_fits_and_goes_on_until_everything_is_assigned(
 @pytest.mark.parametrize(("length", "plans"), [(12, range(1, 4)), (40, range(2, 9))], ids=["short ids", "long ids"])
 def test_a_join_and_a_drain_fit_and_are_completed(length: int, plans: range) -> None:
     # A tenth of everything: 1,000 partitions and 90 KiB.
-    there = scene(ids(3, length), 1_000, Policy(max_write_bytes=90 * 1024))
+    there = scene(ids(3, length), 1_000, Policy(max_write_bytes=90 * 1024, pack_over_bytes=64 * 1024))
     complete(there, there.policy.max_write_bytes)
     joiner = "joiner".ljust(length, "y")
     there.joins(joiner)
