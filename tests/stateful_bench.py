@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -84,9 +84,16 @@ class Bench:
     def writer(self, name: str, topic_id: str = "id-1") -> Writer:
         return Writer(self.cluster, "orders", topic_id, name)
 
-    def claim(self, name: str, token: Token, *partitions: int, topic_id: str = "id-1") -> Mapping[int, SinkEntry]:
+    def claim(
+        self,
+        name: str,
+        token: Token,
+        *partitions: int,
+        topic_id: str = "id-1",
+        seeks: Mapping[int, int] = MappingProxyType({}),
+    ) -> Mapping[int, SinkEntry]:
         tokens = dict.fromkeys(partitions or (0,), token)
-        return self.sinks[name].claim(self.writer(name, topic_id), tokens, dict.fromkeys(tokens, 0))
+        return self.sinks[name].claim(self.writer(name, topic_id), tokens, {**dict.fromkeys(tokens, 0), **seeks})
 
     def write(
         self, name: str, token: Token, rows: Iterable[tuple[int, Mapping[str, Any]]], topic_id: str = "id-1"

@@ -61,9 +61,12 @@ class DatabaseSink:
             self._make_tables(cursor)
             rows = [(writer.cluster, writer.topic, p, writer.topic_id, *_held(t, writer)) for p, t in _sorted(tokens)]
             cursor.executemany(_ADD, rows)
-            for partition, entry in taken(writer, tokens, forget, _standing(cursor, writer, tokens)).items():
+            stored = _standing(cursor, writer, tokens)
+            for partition, entry in taken(writer, tokens, forget, stored).items():
                 held, key = _held(entry.token, writer), (writer.cluster, writer.topic, partition)
                 cursor.execute(_TAKE, (writer.topic_id, entry.offset, *held, *key))
+                if entry.offset is None and stored[partition][1].offset is not None:
+                    self._reset(cursor, writer, partition)
             found = _standing(cursor, writer, tokens)
             self._check(cursor, writer, tokens)
         with self._lock:
@@ -84,6 +87,9 @@ class DatabaseSink:
             moves = [(s.end, writer.cluster, writer.topic, p) for p, s in _sorted(steps) if p not in refused]
             cursor.executemany(_MOVE, moves)
         return refused
+
+    def _reset(self, cursor: Cursor, writer: Writer, partition: int) -> None:
+        """The position of a partition no longer counts: a person has moved the offset, or the topic is a new one."""
 
     def _check(self, cursor: Cursor, writer: Writer, partitions: Collection[int]) -> None:
         """Raise an error to take none of these partitions."""

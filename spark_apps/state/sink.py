@@ -34,6 +34,11 @@ class StatefulSink(DatabaseSink):
                     table.check_columns(cursor)
             raise
 
+    def _reset(self, cursor: Cursor, writer: Writer, partition: int) -> None:
+        """Delete the partition's state, unless the pipeline keeps state over a reset."""
+        if not self._operator.keeps_on_reset:
+            StateRows(cursor, writer, self._operator.name).clear(partition)
+
     def _check(self, cursor: Cursor, writer: Writer, partitions: Collection[int]) -> None:
         """Raise `StateChanged` if a partition has state that the processor cannot read."""
         rows = StateRows(cursor, writer, self._operator.name)

@@ -37,7 +37,7 @@ class Stateful:
     columns; `output`: the schema of the processor's rows, and `time_mode`, as in `transformWithState`; `operator`: the name
     under which the state is stored. `determines_partition`: records with equal grouping columns are always in one
     partition, although Kafka's key is not among the columns. `idle_s`: after so many seconds without a record, the event time
-    of a partition goes on with the clock of the driver, less `idle_s`; infinite = never.
+    of a partition goes on with the clock of the driver, less `idle_s`; infinite = never. `keeps_on_reset`: whether a reset of offsets keeps the state of its partitions.
     """
 
     rows: DataFrame
@@ -50,6 +50,7 @@ class Stateful:
     operator: str = "state"
     determines_partition: bool = False
     idle_s: float = inf
+    keeps_on_reset: bool = True
 
 
 def stateful_sink(given: Stateful) -> StatefulSink:
@@ -89,6 +90,7 @@ def operator_of(given: Stateful) -> Operator:
         output=struct_of(given.output) if given.output else _output_of(given.processor, rows, key),
         event_time=_event_time(rows) if mode is TimeMode.EVENT_TIME else None,
         idle_s=_idle_s(given.idle_s, mode),
+        keeps_on_reset=given.keeps_on_reset,
         schema=schema_text(mode, key, handle.variables),
         dropped=frozenset(handle.dropped - handle.variables.keys()),
         expiring=tuple(name for name, one in handle.variables.items() if one.ttl_ms),

@@ -41,6 +41,7 @@ _PARTITIONS = f'SELECT "partition", value FROM {TABLE} WHERE {_OPERATOR} AND key
 _DUE = f"SELECT key FROM {TABLE} WHERE {_WHERE} AND name = ? AND expires <= ? ORDER BY expires, key LIMIT {DUE_KEYS}"  # noqa: S608
 _DELETE = f"DELETE FROM {TABLE} WHERE {_WHERE} AND key = ? AND name = ?"  # noqa: S608
 _DROP = f"DELETE FROM {TABLE} WHERE {_WHERE} AND name = ?"  # noqa: S608
+_CLEAR = f"DELETE FROM {TABLE} WHERE {_WHERE}"  # noqa: S608
 _EXPIRED = f"SELECT key FROM {TABLE} WHERE {_WHERE} AND name = ? AND expires <= ? LIMIT {PURGED_ROWS}"  # noqa: S608
 
 
@@ -107,6 +108,10 @@ class StateRows:
     def drop(self, partition: int, name: str) -> None:
         """Delete the rows of a state variable."""
         self.cursor.execute(_DROP, (*self._place, partition, name))
+
+    def clear(self, partition: int) -> None:
+        """Delete all rows of a partition."""
+        self.cursor.execute(_CLEAR, (*self._place, partition))
 
     def due(self, partition: int, until_ms: int) -> list[bytes]:
         """Return keys with timers up to this time, the earliest first, at most `DUE_KEYS`."""

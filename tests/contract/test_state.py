@@ -1,5 +1,6 @@
 """State in one transaction with rows and positions, on SQLite and on PostgreSQL."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,23 @@ def test_a_topic_that_was_created_again_begins_without_state(bench: Bench) -> No
     bench.claim("a", NEW, topic_id="id-2")
     bench.write("a", NEW, keys(0, "x"), topic_id="id-2")
     assert bench.totals() == [("x", "1"), ("x", "2")]
+
+
+@pytest.mark.parametrize(("keeps", "counts"), [(True, ["3", "4"]), (False, ["1", "2"])])
+def test_a_reset_of_offsets_keeps_or_deletes_the_state_of_its_partition(
+    url: str, keeps: bool, counts: list[str]
+) -> None:
+    bench = Bench(url, keeps_on_reset=keeps)
+    bench.claim("a", OLD, 0, 1)
+    bench.write("a", OLD, keys(0, "xx") + keys(1, "y"))
+    for epoch, count, other in ((6, counts[0], "2"), (7, counts[1], "3")):
+        before = Counter(bench.totals())
+        for _ in range(2):  # a claim is retried, and a later claim is no second reset
+            bench.claim("a", Token(epoch, 1, "g1"), 0, 1, seeks={0: 6})
+        bench.offsets[0] = 0 if epoch == 6 else bench.offsets[0]
+        bench.write("a", Token(epoch, 1, "g1"), keys(0, "x") + keys(1, "y"))
+        assert Counter(bench.totals()) - before == Counter([("x", count), ("y", other)])
+    bench.close()
 
 
 class Evolving(StatefulProcessor):
