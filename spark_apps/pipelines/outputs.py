@@ -52,5 +52,8 @@ def _transaction(
         writer, steps = runner.edit(lambda ownership: (ownership.writer, ownership.batches.adds()))
         refused = sink.write(writer, steps, rows)
         runner.edit(lambda ownership: ownership.batches.refuse(refused))
+        if isinstance(sink, StatefulSink):
+            sizes = sink.sizes
+            runner.edit(lambda ownership: ownership.keeps(sizes))
 
     return write

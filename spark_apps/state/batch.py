@@ -23,6 +23,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, TimerValues
 
 from coordinator_tasks.core.errors import CoordinatorError
+from spark_apps.delivery import StateSize
 from spark_apps.delivery.database import first_line
 from spark_apps.state import ProcessorFailed, StateChanged
 from spark_apps.state import schema as schemas
@@ -67,6 +68,8 @@ class Batch:
         self._operator = operator
         self._state = state
         self._output: list[Any] = []
+        self._rows = self._bytes = 0  # stored more than before, in the present partition
+        self.sizes: dict[int, StateSize] = {}
         self._handle = Handle(operator.name, operator.mode)
         self._handle.now_ms = now_ms
         self._processor: StatefulProcessor = cloudpickle.loads(operator.pickled)
@@ -102,13 +105,13 @@ class Batch:
         if watermark_ms > stored.watermark_ms:
             handle.watermark_ms = watermark_ms
             self._fire(partition)
-            self._state.put_partition(partition, PartitionRow(stored.schema, watermark_ms))
+            self._end_partition(partition, stored)
 
     def _run_partition(self, partition: int, stored: PartitionRow | None, rows: pa.Table) -> None:
         operator, handle = self._operator, self._handle
         if stored is not None:
             check_schema(self._state, partition, stored, operator)
-        before = stored or PartitionRow("")
+        before = stored or PartitionRow("", 0, 0, 0)
         handle.watermark_ms = before.watermark_ms
         times = _times(rows, operator)
         given = ArrowTableToRowsConversion.convert(rows, operator.rows)
@@ -123,10 +126,23 @@ class Batch:
         if stored is not None:
             for name in operator.dropped & set(schemas.names_of(stored.schema)):
                 self._state.drop(partition, name)
-        after = PartitionRow(operator.schema, handle.watermark_ms)
-        if after != stored:
-            self._state.put_partition(partition, after)
-        self._state.purge(partition, operator.expiring, handle.now_ms)
+                before = PartitionRow(stored.schema)  # count again
+        self._end_partition(partition, before)
+
+    def _end_partition(self, partition: int, before: PartitionRow) -> None:
+        """Store what belongs to the partition as a whole."""
+        operator, handle, state = self._operator, self._handle, self._state
+        purged, purged_bytes = state.purge(partition, operator.expiring, handle.now_ms)
+        if before.rows is None or before.value_bytes is None:
+            rows, value_bytes = state.size(partition)
+        else:
+            rows, value_bytes = before.rows + self._rows - purged, before.value_bytes + self._bytes - purged_bytes
+        self._rows = self._bytes = 0
+        after = PartitionRow(operator.schema, handle.watermark_ms, rows, value_bytes)
+        if after != before:
+            state.put_partition(partition, after)
+        first_timer_ms = state.first_timer_ms(partition) if operator.mode is TimeMode.EVENT_TIME else None
+        self.sizes[partition] = StateSize(rows, value_bytes, first_timer_ms)
 
     def _input(self, partition: int, rows: Iterable[T.Row]) -> None:
         groups: dict[tuple[Any, ...], list[T.Row]] = {}
@@ -196,15 +212,23 @@ class Batch:
                 variable, content = self._handle.variables.get(name), entry.contents.get(name)
                 if content and variable is not None and variable.ttl_ms:
                     content = living(variable.kind, content, self._handle.now_ms)
+                former = entry.sizes.pop(name, None)
                 if not content:
                     deleted.append((entry.key, name))
+                    self._count(former, None)
                     continue
                 value = encode(content)
                 if len(value) > MAX_VALUE_BYTES:
                     raise self._too_large(partition, entry, name, len(value))
                 kept.append((entry.key, name, value, expiry_of(variable, content)))
+                self._count(former, len(value))
         self._state.delete(partition, deleted)
         self._state.put(partition, kept)
+
+    def _count(self, before: int | None, after: int | None) -> None:
+        """Count a row of so many bytes in place of another; `None` = no row."""
+        self._rows += (after is not None) - (before is not None)
+        self._bytes += (after or 0) - (before or 0)
 
     def _encoded(self, partition: int, key: tuple[Any, ...]) -> bytes:
         try:

@@ -54,16 +54,18 @@ class Entry:
     The expiry is in milliseconds since 1970, `None` = never.
     """
 
-    __slots__ = ("changed", "contents", "key")
+    __slots__ = ("changed", "contents", "key", "sizes")
 
     def __init__(self, key: bytes) -> None:
         self.key = key
         self.contents: dict[str, Any] = {}
         self.changed: set[str] = set()
+        self.sizes: dict[str, int] = {}  # name → bytes of the row
 
     def load(self, name: str, value: bytes) -> None:
         """Take a row of the table; raises what `decode` raises for bytes of another program."""
         self.contents[name] = decode(value)
+        self.sizes[name] = len(value)
 
     def put(self, name: str, content: Any) -> None:
         """Replace the content of a name; empty = the row is deleted."""

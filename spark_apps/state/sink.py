@@ -6,7 +6,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from spark_apps.delivery import SinkEntry, SinkStep, Writer
+from spark_apps.delivery import SinkEntry, SinkStep, StateSize, Writer
 from spark_apps.delivery.database import Cursor
 from spark_apps.delivery.database_sink import DatabaseSink, Prepare
 from spark_apps.state import table
@@ -23,16 +23,20 @@ class StatefulSink(DatabaseSink):
         super().__init__(sink.database, partial(_prepare, sink.prepare), sink.store)
         self._operator = operator
         self._clock = clock
+        self.sizes: Mapping[int, StateSize] = {}
 
     def write(self, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table) -> dict[int, SinkEntry]:
         """See `TransactionalSink`; raises `StateDamaged` if the table was altered."""
+        self._batch_sizes: Mapping[int, StateSize] = {}
         try:
-            return super().write(writer, steps, rows)
+            refused = super().write(writer, steps, rows)
         except Exception as error:
             if self.database.is_driver_error(error):
                 with self.database.transaction() as cursor:
                     table.check_columns(cursor)
             raise
+        self.sizes = {**self.sizes, **self._batch_sizes}
+        return refused
 
     def _reset(self, cursor: Cursor, writer: Writer, partition: int) -> None:
         """Delete the partition's state, unless the pipeline keeps state over a reset."""
@@ -53,7 +57,9 @@ class StatefulSink(DatabaseSink):
     def _add(self, cursor: Cursor, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table) -> None:
         state = StateRows(cursor, writer, self._operator.name)
         idle = [p for p, step in steps.items() if step.start == step.end]
-        self.store(cursor, Batch(self._operator, state, int(self._clock() * 1_000)).run(rows, idle))
+        batch = Batch(self._operator, state, int(self._clock() * 1_000))
+        self.store(cursor, batch.run(rows, idle))
+        self._batch_sizes = batch.sizes
 
 
 def _prepare(tables_of_sink: Prepare, cursor: Cursor) -> None:

@@ -42,14 +42,22 @@ _DUE = f"SELECT key FROM {TABLE} WHERE {_WHERE} AND name = ? AND expires <= ? OR
 _DELETE = f"DELETE FROM {TABLE} WHERE {_WHERE} AND key = ? AND name = ?"  # noqa: S608
 _DROP = f"DELETE FROM {TABLE} WHERE {_WHERE} AND name = ?"  # noqa: S608
 _CLEAR = f"DELETE FROM {TABLE} WHERE {_WHERE}"  # noqa: S608
-_EXPIRED = f"SELECT key FROM {TABLE} WHERE {_WHERE} AND name = ? AND expires <= ? LIMIT {PURGED_ROWS}"  # noqa: S608
+_EXPIRED = f"SELECT key, LENGTH(value) FROM {TABLE} WHERE {_WHERE} AND name = ? AND expires <= ? LIMIT {PURGED_ROWS}"  # noqa: S608
+
+
+_SIZE = f"SELECT COUNT(*), COALESCE(SUM(LENGTH(value)), 0) FROM {TABLE} WHERE {_WHERE} AND name <> ?"  # noqa: S608
+_FIRST_TIMER = f"SELECT MIN(expires) FROM {TABLE} WHERE {_WHERE} AND name = ?"  # noqa: S608
 
 
 class PartitionRow(msgspec.Struct, array_like=True, frozen=True):
-    """The state of a partition as a whole: the schema as text (`schema.py`), and the watermark in ms since 1970."""
+    """The state of a partition as a whole: the schema as text (`schema.py`), the watermark in ms since 1970, and the number
+    of its other rows with the bytes of their values (`None` = written by a release that did not count).
+    """
 
     schema: str
     watermark_ms: int = 0
+    rows: int | None = None
+    value_bytes: int | None = None
 
 
 def prepare(cursor: Cursor) -> None:
@@ -118,11 +126,24 @@ class StateRows:
         found = self.cursor.query(_DUE, (*self._place, partition, TIMERS, until_ms))
         return [bytes(key) for (key,) in found]
 
-    def purge(self, partition: int, names: Sequence[str], now_ms: int) -> None:
-        """Delete expired rows of these variables, at most `PURGED_ROWS` of each."""
+    def purge(self, partition: int, names: Sequence[str], now_ms: int) -> tuple[int, int]:
+        """Delete expired rows of these variables, at most `PURGED_ROWS` of each; return their number and bytes."""
+        rows = value_bytes = 0
         for name in names:
             expired = self.cursor.query(_EXPIRED, (*self._place, partition, name, now_ms))
-            self.delete(partition, [(bytes(key), name) for (key,) in expired])
+            self.delete(partition, [(bytes(key), name) for key, _ in expired])
+            rows, value_bytes = rows + len(expired), value_bytes + sum(size for _, size in expired)
+        return rows, value_bytes
+
+    def size(self, partition: int) -> tuple[int, int]:
+        """Count the rows of a partition, except its own row, and the bytes of their values."""
+        ((rows, value_bytes),) = self.cursor.query(_SIZE, (*self._place, partition, PARTITION))
+        return rows, int(value_bytes)
+
+    def first_timer_ms(self, partition: int) -> int | None:
+        """Return the time of the earliest timer."""
+        ((first,),) = self.cursor.query(_FIRST_TIMER, (*self._place, partition, TIMERS))
+        return None if first is None else int(first)
 
     @property
     def _place(self) -> tuple[str, str, str, str]:

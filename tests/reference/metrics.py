@@ -17,6 +17,7 @@ from coordinator_tasks.service.watch.topic_metrics import TopicFigures, TopicLag
 from spark_apps.agent.interface import metrics as consumer_metrics
 from spark_apps.agent.ownership.figures import ConsumerFigures, PartitionFigures
 from spark_apps.agent.ownership.figures import OwnedFigures as OwnedTopic
+from spark_apps.delivery import StateSize
 from tests.reference.form import ROOT, page, table
 from tests.reference.settings import texts
 
@@ -64,9 +65,8 @@ def families(raw: bytes) -> dict[str, Metric]:
 
 
 def of_consumer() -> dict[str, Metric]:
-    topic = OwnedTopic(
-        "g", 1, 1, {0: PartitionFigures(1, 2, 1, 0.1)}, batch_buckets=tuple((str(n), 0) for n in range(15))
-    )
+    partition = PartitionFigures(1, 2, 1, 0.1, StateSize(1, 1, 1))
+    topic = OwnedTopic("g", 1, 1, {0: partition}, batch_buckets=tuple((str(n), 0) for n in range(15)))
     return families(consumer_metrics.exposed(ConsumerFigures("a", "shop", 1, "ok", True, 0, {"orders": topic})))
 
 

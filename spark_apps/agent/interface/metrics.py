@@ -114,3 +114,13 @@ def _add_partition(found: Families, mine: dict[str, str], topic: str, one: Owned
         {"cluster_name": cluster, "topic": topic, "partition": number},
         figures.end,
     )
+    if figures.state is not None:
+        state, first_ms = figures.state, figures.state.first_timer_ms
+        found.gauge("coordinator_consumer_state_rows", "Rows of the partition's state", labels, state.rows)
+        found.gauge("coordinator_consumer_state_bytes", "Bytes of the state's values", labels, state.value_bytes)
+        found.gauge(
+            "coordinator_consumer_state_first_timer_timestamp_seconds",
+            "The earliest timer, in seconds since 1970",
+            labels,
+            None if first_ms is None else first_ms / 1_000,
+        )

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.model import Condition
+from spark_apps.delivery import StateSize
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionFigures:
-    """`position`: all earlier offsets have passed the sink; `end`: the log's; `lag` in offsets, `lag_s` in seconds.
+    """`position`: all earlier offsets have passed the sink; `end`: the log's; `lag` in offsets, `lag_s` in seconds; `state`: of
+    a stateful pipeline.
 
     `None` = unknown.
     """
@@ -17,6 +19,7 @@ class PartitionFigures:
     end: int | None = None
     lag: int | None = None
     lag_s: float | None = None
+    state: StateSize | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ release.
 Calls go one way: `requests`, `batches` and `listening` call `grants`, which calls `releasing`; all share `holdings`.
 """
 
+from collections.abc import Mapping
+
 from coordinator_tasks.core.model import TopicStatus
 from coordinator_tasks.core.ports import Clock
 from spark_apps.agent.ownership.batches import Batches
@@ -22,7 +24,7 @@ from spark_apps.agent.ownership.releasing import Releasing
 from spark_apps.agent.ownership.requests import Requests
 from spark_apps.agent.reports import Problem, Reports
 from spark_apps.agent.settings import Identity, Terms, Timing
-from spark_apps.delivery import Writer
+from spark_apps.delivery import StateSize, Writer
 
 
 class TopicOwnership:
@@ -44,6 +46,7 @@ class TopicOwnership:
         self.failing = Failing(self.holdings, clock)
         self.batches = Batches(self.holdings, self.grants, self.failing, clock, timing.fresh_s)
         self.listening = Listening(self.holdings, self.grants, self.reports)
+        self._sizes: Mapping[int, StateSize] = {}
 
     def agree(self, terms: Terms) -> None:
         """How the topic is delivered; before anything is granted."""
@@ -83,6 +86,10 @@ class TopicOwnership:
         self.requests.lose(partition, problem)
         self.grants.apply()
 
+    def keeps(self, sizes: Mapping[int, StateSize]) -> None:
+        """The sink has told the size of the state."""
+        self._sizes = sizes
+
     @property
     def writer(self) -> Writer:
         """Return our identity for a sink that keeps the positions."""
@@ -116,7 +123,9 @@ class TopicOwnership:
             acted_epoch=accepted.epoch if accepted is not None else 0,
             held=len(self.holdings.held),
             partitions={
-                p: PartitionFigures(h.passed, h.log.offset, h.lag, h.log.points.behind_s(h.passed, now))
+                p: PartitionFigures(
+                    h.passed, h.log.offset, h.lag, h.log.points.behind_s(h.passed, now), self._sizes.get(p)
+                )
                 for p, h in owned.items()
             },
             fences=self.holdings.fences,

@@ -126,6 +126,37 @@ BATCHES = st.lists(
 TIMED = {"windows": TumblingWindows(10_000, "at", SUMS), "sessions": Sessions(7_000, "at", SUMS)}
 
 
+@pytest.mark.parametrize("kind", TIMED)
+@given(batches=BATCHES)
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+def test_the_size_of_the_state_is_that_of_its_rows(
+    kind: str, batches: list[list[tuple[str, int, int]]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    bench = bench_of(tmp_path_factory.mktemp("rows"), TIMED[kind], "EventTime")
+    for batch in batches:
+        bench.write("a", OLD, orders(*batch))
+        assert_counted(bench)
+    bench.close()
+
+
+def test_expired_rows_do_not_count(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, DropDuplicates(60_000), "ProcessingTime")
+    bench.write("a", OLD, orders(("A-17", 1, 1), ("A-18", 3, 1)))
+    bench.now_s += 61
+    bench.write("a", OLD, orders(("A-19", 1, 1)))
+    assert bench.sinks["a"].sizes[0].rows == 1
+    assert_counted(bench)
+    bench.close()
+
+
+def assert_counted(bench: Bench) -> None:
+    rows = [row for row in bench.stored() if row[0] != "$partition"]
+    timers = [row[3] for row in rows if row[0] == "$timers"]
+    size = bench.sinks["a"].sizes[0]
+    assert (size.rows, size.value_bytes) == (len(rows), sum(len(row[2]) for row in rows))
+    assert size.first_timer_ms == min(timers, default=None)
+
+
 def expected(kind: str, rows: list[tuple[str, int, int]]) -> list[tuple[str, str, str]]:
     """Return key, count and sum of each window or session, computed from all rows at once."""
     found: dict[Any, list[int]] = defaultdict(list)

@@ -5,6 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from coordinator_tasks.core.model import Condition
 from spark_apps.agent.interface.metrics import MAX_TOPICS, exposed
 from spark_apps.agent.ownership.figures import ConsumerFigures, OwnedFigures, PartitionFigures
+from spark_apps.delivery import StateSize
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -53,6 +54,14 @@ def test_lag_has_the_names_and_labels_of_known_dashboards() -> None:
     }
     latest = frozenset({"cluster_name": "shop", "topic": "orders", "partition": "0"}.items())
     assert found["kafka_partition_latest_offset", latest] == 100.0
+
+
+def test_a_stateful_partition_shows_rows_bytes_and_the_earliest_timer_of_its_state() -> None:
+    figures = {0: PartitionFigures(9, state=StateSize(3, 120, 5_500)), 1: PartitionFigures(9, state=StateSize(1, 8))}
+    raw = exposed(consumer({"orders": OwnedFigures("g", 1, 2, figures)}))
+    assert values(raw, "coordinator_consumer_state_rows") == [3, 1]
+    assert values(raw, "coordinator_consumer_state_bytes") == [120, 8]
+    assert values(raw, "coordinator_consumer_state_first_timer_timestamp_seconds") == [5.5]
 
 
 def test_what_is_unknown_has_no_series() -> None:
