@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from spark_apps.delivery.lineage import file_dataset as file_dataset
     from spark_apps.delivery.lineage import table_dataset as table_dataset
     from spark_apps.delivery.lineage import writes_to as writes_to
+    from spark_apps.lakehouse.delta import DeltaSink as DeltaSink
+    from spark_apps.lakehouse.iceberg import IcebergSink as IcebergSink
     from spark_apps.pipelines import AtMostOnce as AtMostOnce
     from spark_apps.pipelines import Build as Build
     from spark_apps.pipelines import ExactlyOnce as ExactlyOnce
@@ -45,6 +47,8 @@ _PLACES = {
     "delivery.database_sink": ("DatabaseSink",),
     "delivery.hooks": ("ConsumerInterceptor", "ConsumerRebalanceListener", "Hooks"),
     "delivery.lineage": ("Dataset", "file_dataset", "table_dataset", "writes_to"),
+    "lakehouse.delta": ("DeltaSink",),
+    "lakehouse.iceberg": ("IcebergSink",),
     "pipelines": ("AtMostOnce", "Build", "ExactlyOnce", "setting"),
     "pipelines.json_records": ("document", "lines"),
     "pipelines.protobuf_records": ("as_json",),

@@ -3,8 +3,8 @@
 At least once: the offsets are committed after the sink. At most once: before the sink. Exactly once: the sink changes
 rows and positions in one transaction, so its positions decide and Kafka's follow.
 
-Another store implements `TransactionalSink`. `database_sink.DatabaseSink` implements it for SQLite and PostgreSQL, and
-`docs/delivery.md` describes a sink for a table format.
+Another store implements `TransactionalSink`. `database_sink.DatabaseSink` implements it for databases, and
+`lakehouse.table_sink.TableSink` for tables of Delta Lake and Apache Iceberg.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Exactly once into SQLite or PostgreSQL: rows and positions in one transaction of the same database.
+"""Exactly once into a database: rows and positions in one transaction of the same database.
 
 The table `consumer_positions` has a row per (cluster, topic, partition): the offset up to which the database has all
 records, and the token of the writer. A writer first locks the rows of its batch's partitions until the end of its

@@ -1,4 +1,4 @@
-"""Rows and positions in one transaction, on SQLite and on PostgreSQL."""
+"""Rows and positions in one transaction of a database; `test_sinks.py` is the contract of every sink."""
 
 import sqlite3
 import threading
@@ -15,79 +15,20 @@ import pyarrow as pa
 import pytest
 
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.model import Token
-from spark_apps.delivery import PositionMoved, SinkEntry, SinkStep, SinkUnavailable, Writer
+from spark_apps.delivery import SinkEntry, SinkUnavailable, Writer
 from spark_apps.delivery.database import Cursor, Database, RowSink
 from spark_apps.delivery.database_sink import TABLE, DatabaseSink
 from spark_apps.delivery.dialects import postgresql
 from spark_apps.pipelines import orders
 from tests.integration.agent_site import wait_for
 from tests.postgres_server import PostgresServer
-
-OLD, NEW = Token(3, 1, "g1"), Token(5, 1, "g1")
-ROWS = RowSink("texts", {"text": "TEXT"})
-CLAIMED_AGAIN = "nothing was written; the partition is claimed again and read from .*: check who"
+from tests.sink_bench import DATABASES, NEW, OLD, ROWS, DatabaseBench, bench_of
 
 
-class Bench:
-    """One table of rows, and consumers `a` and `b` that write to it by connections of their own."""
-
-    def __init__(self, url: str) -> None:
-        self.url, self.cluster = url, f"c{uuid.uuid4().hex[:6]}"
-        self.failing = False
-        self.during: Callable[[], None] = lambda: None
-        self.sinks = {name: DatabaseSink(Database(url), ROWS.prepare, self._store) for name in "ab"}
-
-    def _store(self, cursor: Cursor, rows: pa.Table) -> None:
-        ROWS.append(cursor, ([row[name] for name in ROWS.columns] for row in rows.to_pylist()))
-        self.during()
-        if self.failing:
-            raise ZeroDivisionError
-
-    def writer(self, name: str, topic_id: str = "id-1") -> Writer:
-        return Writer(self.cluster, f"orders-{self.cluster}", topic_id, name)
-
-    def claim(
-        self, name: str, token: Token, *partitions: int, topic_id: str = "id-1", sought: int = 0
-    ) -> dict[int, SinkEntry]:
-        tokens = dict.fromkeys(partitions or (0,), token)
-        return self.sinks[name].claim(self.writer(name, topic_id), tokens, dict.fromkeys(tokens, sought))
-
-    def write(self, name: str, token: Token, start: int, end: int, *partitions: int) -> dict[int, SinkEntry]:
-        writer, wanted = self.writer(name), partitions or (0,)
-        rows = [
-            {"topic": writer.topic, "partition": p, "offset": offset, "text": f"{name}{offset}"}
-            for p in wanted
-            for offset in range(start, end)
-        ]
-        schema = pa.schema(
-            [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("text", pa.string())]
-        )
-        steps = {p: SinkStep(token, start, end) for p in wanted}
-        return self.sinks[name].write(writer, steps, pa.Table.from_pylist(rows, schema))
-
-    def query(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        with Database(self.url).transaction() as cursor:
-            return cursor.query(statement, values)
-
-    def offsets(self, partition: int = 0) -> list[int]:
-        topic = self.writer("a").topic
-        found = self.query(
-            'SELECT "offset" FROM texts WHERE topic = ? AND "partition" = ? ORDER BY 1', topic, partition
-        )
-        return [offset for (offset,) in found]
-
-    def close(self) -> None:
-        for sink in self.sinks.values():
-            sink.close()
-
-
-@pytest.fixture(params=["sqlite", "postgresql", "postgresql-staged"])
-def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    sqlite = request.param == "sqlite"
-    if request.param == "postgresql-staged":
-        monkeypatch.setattr(postgresql, "STAGED_ROWS", 1)
-    made = Bench(f"sqlite:///{tmp_path}/rows.sqlite" if sqlite else request.getfixturevalue("postgres").url)
+@pytest.fixture(params=DATABASES)
+def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DatabaseBench]:
+    made = bench_of(request.param, request, tmp_path, monkeypatch)
+    assert isinstance(made, DatabaseBench)
     yield made
     made.close()
 
@@ -121,7 +62,7 @@ NAN, INFINITE = float("nan"), float("inf")
     ],
 )
 def test_a_value_is_stored_as_it_is_or_refused_loudly(
-    bench: Bench, add: Callable[..., None], column: str, value: Any
+    bench: DatabaseBench, add: Callable[..., None], column: str, value: Any
 ) -> None:
     row = [*("orders", 0, 1), *(value if name == column else None for name in ("whole", "real", "text", "exact"))]
     database = Database(bench.url)
@@ -152,123 +93,7 @@ def test_a_nan_for_sqlite_is_refused_with_its_place(tmp_path: Path) -> None:
     database.close()
 
 
-def test_rows_and_position_appear_together(bench: Bench) -> None:
-    assert bench.claim("a", OLD) == {0: SinkEntry(OLD, "a", None)}
-    assert bench.write("a", OLD, 10, 13) == {}
-    assert bench.write("a", OLD, 13, 13) == {}  # a range of control records: no row, but a position
-    assert bench.write("a", OLD, 13, 15) == {}
-    assert bench.offsets() == [10, 11, 12, 13, 14]
-    assert bench.claim("b", NEW) == {0: SinkEntry(NEW, "b", 15)}
-
-
-def test_a_failure_in_the_middle_leaves_neither(bench: Bench) -> None:
-    bench.claim("a", OLD)
-    bench.failing = True
-    with pytest.raises(ZeroDivisionError):
-        bench.write("a", OLD, 0, 5)
-    bench.failing = False
-    assert bench.offsets() == []
-    assert bench.claim("b", NEW)[0].offset is None
-    assert bench.write("b", NEW, 0, 5) == {}
-
-
-def test_from_a_claim_on_the_former_owner_writes_nothing_of_that_partition_and_goes_on_with_the_others(
-    bench: Bench,
-) -> None:
-    bench.claim("a", OLD, 0, 1)
-    bench.write("a", OLD, 0, 2, 0, 1)
-    assert bench.claim("b", NEW, 1) == {1: SinkEntry(NEW, "b", 2)}
-    assert bench.write("a", OLD, 2, 4, 0, 1) == {1: SinkEntry(NEW, "b", 2)}
-    assert (bench.offsets(0), bench.offsets(1)) == ([0, 1, 2, 3], [0, 1])
-    assert bench.write("b", NEW, 2, 4, 1) == {}
-    assert bench.offsets(1) == [0, 1, 2, 3]
-
-
-def test_an_older_claim_is_answered_with_what_stands_there(bench: Bench) -> None:
-    bench.claim("b", NEW)
-    found = bench.claim("a", OLD)
-    assert found == {0: SinkEntry(NEW, "b", None)}
-    assert found[0].refuses(OLD, "a")
-    assert bench.write("a", OLD, 0, 5) == found
-    assert bench.offsets() == []
-
-
-def test_two_that_seem_to_have_acquired_at_one_epoch_do_not_share_it(bench: Bench) -> None:
-    bench.claim("a", OLD)
-    for name, token in (("b", OLD), ("a", Token(3, 1, "g2"))):
-        assert bench.claim(name, token)[0].refuses(token, name)
-        assert bench.write(name, token, 0, 1).keys() == {0}
-    assert bench.claim("a", OLD) == {0: SinkEntry(OLD, "a", None)}
-
-
-def test_a_position_that_is_not_the_batchs_start_is_an_error(bench: Bench) -> None:
-    bench.claim("a", OLD)
-    bench.write("a", OLD, 0, 3)
-    for start, end in ((2, 4), (4, 6)):
-        with pytest.raises(
-            PositionMoved, match=f"offset 3 of epoch 3, and the batch begins at .*edited.*{CLAIMED_AGAIN}"
-        ):
-            bench.write("a", OLD, start, end)
-    assert bench.offsets() == [0, 1, 2]
-
-
-def test_a_batch_under_a_token_that_was_not_claimed_is_an_error(bench: Bench) -> None:
-    bench.claim("a", OLD)
-    with pytest.raises(PositionMoved, match="of epoch 3, and the batch begins at 0 of epoch 5"):
-        bench.write("a", NEW, 0, 3)
-    assert bench.offsets() == []
-
-
-def test_a_position_that_was_deleted_is_an_error(bench: Bench) -> None:
-    bench.claim("a", OLD, 0)
-    with pytest.raises(PositionMoved, match=f"partition 1 is gone .*deleted.*{CLAIMED_AGAIN}"):
-        bench.write("a", OLD, 0, 3, 0, 1)
-    assert bench.offsets() == []
-
-
-def test_rows_without_a_step_are_not_written(bench: Bench) -> None:
-    bench.claim("a", OLD)
-    rows = pa.table({"topic": ["t", "t"], "partition": [0, 1], "offset": [0, 0], "text": ["x", "y"]})
-    for steps in ({}, {0: SinkStep(OLD, 0, 1)}):
-        with pytest.raises(
-            PositionMoved, match=r"has rows and no step: the pipeline .*nothing was written; let the pipeline"
-        ):
-            bench.sinks["a"].write(bench.writer("a"), steps, rows)
-    assert bench.offsets() == []
-
-
-def test_a_batch_of_nothing_changes_nothing(bench: Bench) -> None:
-    bench.claim("a", OLD)
-    rows = pa.table({"topic": [], "partition": pa.array([], pa.int32()), "offset": [], "text": []})
-    assert bench.sinks["a"].write(bench.writer("a"), {}, rows) == {}
-    assert bench.offsets() == []
-    assert bench.claim("b", NEW) == {0: SinkEntry(NEW, "b", None)}
-
-
-def test_a_topic_that_was_recreated_begins_without_a_position_whatever_its_epochs_are(bench: Bench) -> None:
-    bench.claim("a", NEW)
-    bench.write("a", NEW, 0, 3)
-    assert bench.claim("b", OLD, topic_id="id-2") == {0: SinkEntry(OLD, "b", None)}
-    assert bench.write("a", NEW, 3, 4).keys() == {0}
-
-
-def test_what_was_written_before_a_seek_says_nothing_of_where_to_go_on(bench: Bench) -> None:
-    bench.claim("a", OLD)
-    bench.write("a", OLD, 0, 3)
-    assert bench.claim("b", NEW, sought=OLD.epoch + 1) == {0: SinkEntry(NEW, "b", None)}
-    bench.write("b", NEW, 10, 12)
-    assert bench.claim("a", Token(6, 2, "g1"), sought=NEW.epoch) == {0: SinkEntry(Token(6, 2, "g1"), "a", 12)}
-    assert bench.claim("b", NEW, sought=99)[0].offset == 12  # who is refused changes nothing
-
-
-def test_two_clusters_keep_their_own_positions(bench: Bench) -> None:
-    bench.claim("a", OLD)
-    bench.write("a", OLD, 0, 3)
-    bench.cluster = f"other-{bench.cluster}"
-    assert bench.claim("b", OLD) == {0: SinkEntry(OLD, "b", None)}
-
-
-def test_a_row_that_is_written_again_changes_nothing_and_the_first_of_a_key_stays(bench: Bench) -> None:
+def test_a_row_that_is_written_again_changes_nothing_and_the_first_of_a_key_stays(bench: DatabaseBench) -> None:
     orders = RowSink(f"orders_{bench.cluster}", {"order_id": "TEXT", "text": "TEXT"}, unique=["order_id"])
     first = [(0, "A", "first"), (1, "B", "first"), (2, None, "none"), (3, None, "none")]
     again = [(0, "A", "again"), (4, "B", "again"), (5, "C", "first")]
@@ -320,7 +145,7 @@ def test_two_that_write_the_same_keys_do_not_wait_for_each_other(postgres: Postg
 
 
 def test_a_claim_waits_for_the_batch_that_is_being_written(postgres: PostgresServer) -> None:
-    bench, found = Bench(postgres.url), dict[int, SinkEntry]()
+    bench, found = DatabaseBench(postgres.url), dict[int, SinkEntry]()
     bench.claim("a", OLD)
     claiming = threading.Thread(target=lambda: found.update(bench.claim("b", NEW)))
     waiting = (
@@ -338,7 +163,7 @@ def test_a_claim_waits_for_the_batch_that_is_being_written(postgres: PostgresSer
     bench.close()
 
 
-def test_a_percent_sign_in_a_statement_is_one(bench: Bench) -> None:
+def test_a_percent_sign_in_a_statement_is_one(bench: DatabaseBench) -> None:
     assert bench.query("SELECT 1 WHERE 'tea' LIKE 't%' AND 1 = ?", 1) == [(1,)]
     assert bench.query("SELECT 1 WHERE 'tea' LIKE 't%'") == [(1,)]
 

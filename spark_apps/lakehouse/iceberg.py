@@ -1,0 +1,191 @@
+"""Apache Iceberg: rows and positions in one commit, positions as properties of the table.
+
+The property `kafka/CLUSTER/TOPIC/PARTITION` holds a partition's entry as JSON. Properties survive compaction, expiry of
+snapshots, and the commits of other programs. Each commit of a claim or a batch also adds a snapshot, and the catalog
+takes the commit only if the branch `main` still has the snapshot that was read. So no batch under an old token comes after
+a claim. The snapshot's summary repeats the entries that the commit changed, for time travel.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from coordinator_tasks.core.errors import in_one_line
+from coordinator_tasks.core.model import Token
+from spark_apps.delivery import SinkEntry, SinkUnavailable, Writer
+from spark_apps.lakehouse import TableRefused
+from spark_apps.lakehouse.table_sink import Conflict, TableSink, Tokens, described, fitted
+
+try:
+    from pyiceberg.catalog import Catalog, load_catalog
+    from pyiceberg.exceptions import (
+        CommitFailedException,
+        NoSuchNamespaceError,
+        NoSuchTableError,
+        RESTError,
+        TableAlreadyExistsError,
+        ValidationError,
+        ValidationException,
+    )
+    from pyiceberg.io.pyarrow import _dataframe_to_data_files
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table, TableProperties, Transaction
+    from pyiceberg.table.metadata import TableMetadata
+except ImportError as missing:
+    raise TableRefused(
+        "a sink for Apache Iceberg needs pyiceberg, which is not installed here; "
+        "install it: pip install 'kafka-partition-coordinator[iceberg]'"
+    ) from missing
+
+try:
+    from sqlalchemy.exc import SQLAlchemyError
+except ImportError:  # only SQL catalogs need it
+
+    class SQLAlchemyError(Exception):  # type: ignore[no-redef]
+        """Never raised."""
+
+
+PREFIX = "kafka"
+SUMMARY = "kafka"
+_AWAY = (OSError, RESTError, SQLAlchemyError)
+
+
+class IcebergSink(TableSink):
+    """Exactly once into the Iceberg table `namespace.name` of a catalog, by its name and pyiceberg's properties.
+
+    `schema`: creates the table where it is missing. `evolve`: columns that the table lacks are added to the table.
+    """
+
+    def __init__(
+        self,
+        catalog: str,
+        table: str,
+        properties: Mapping[str, str] | None = None,
+        *,
+        schema: pa.Schema | None = None,
+        evolve: bool = False,
+    ) -> None:
+        opened = partial(load_catalog, catalog, **(properties or {}))
+        super().__init__(lambda: _Iceberg(opened, table, schema, evolve))
+
+
+class _Iceberg:
+    """One handle of the table, at the version that was read last."""
+
+    def __init__(self, catalog: Callable[[], Catalog], table: str, schema: pa.Schema | None, evolve: bool) -> None:
+        self.place = f"Iceberg table {table}"
+        self._load, self._name = catalog, table
+        self._schema, self._evolve = schema, evolve
+        self._catalog: Catalog | None = None
+        self._table: Table | None = None
+        self._data: tuple[pa.Table, object, list[DataFile]] | None = None
+
+    def read(self, writer: Writer, tokens: Tokens) -> dict[int, tuple[str, SinkEntry]]:
+        with self._answering():
+            if self._catalog is None:
+                self._catalog = self._load()
+            self._table = self._opened(self._catalog)
+            stored = self._table.properties
+        found = {partition: stored.get(_key(writer, partition)) for partition in tokens}
+        return {
+            partition: self._entry(writer, partition, text) for partition, text in found.items() if text is not None
+        }
+
+    def commit(self, writer: Writer, entries: Mapping[int, SinkEntry], rows: pa.Table | None) -> None:
+        table = self._table
+        if table is None:
+            raise Conflict("the table was not read")
+        # pyiceberg itself repeats a refused commit on the new snapshot, which would pass over a claim.
+        table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
+        properties = {_key(writer, partition): _text(writer, entry) for partition, entry in entries.items()}
+        with self._answering(), table.transaction() as transaction:
+            transaction.set_properties(properties)
+            summary = {SUMMARY: json.dumps(described(writer, entries))}
+            files = self._files(transaction, rows) if rows is not None and rows.num_rows else []
+            with transaction.update_snapshot(snapshot_properties=summary).fast_append() as snapshot:
+                for file in files:
+                    snapshot.append_data_file(file)
+        self._data = None
+
+    def close(self) -> None:
+        if self._catalog is not None:
+            self._catalog.close()
+            self._catalog = None
+
+    def _files(self, transaction: Transaction, rows: pa.Table) -> list[DataFile]:
+        """Write the rows as data files, once for all tries of a batch."""
+        found = fitted(rows, transaction.table_metadata.schema().as_arrow(), self.place, self._evolve)
+        if found.num_columns > len(transaction.table_metadata.schema().fields):
+            with transaction.update_schema() as update:
+                update.union_by_name(found.schema)
+        layout = _layout(transaction.table_metadata)
+        if self._data is None or self._data[0] is not rows or self._data[1] != layout:
+            table = transaction._table  # noqa: SLF001 - the table of a transaction has no public name
+            written = _dataframe_to_data_files(transaction.table_metadata, found, table.io)
+            self._data = (rows, layout, list(written))
+        return self._data[2]
+
+    def _opened(self, catalog: Catalog) -> Table:
+        try:
+            return catalog.load_table(self._name)
+        except NoSuchTableError:
+            if self._schema is None:
+                raise
+        catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
+        try:
+            return catalog.create_table(self._name, self._schema)
+        except TableAlreadyExistsError:
+            return catalog.load_table(self._name)
+
+    def _entry(self, writer: Writer, partition: int, text: str) -> tuple[str, SinkEntry]:
+        try:
+            found = json.loads(text)
+            token = Token(found["epoch"], found["incarnation"], found["generation"])
+            return found["topic_id"], SinkEntry(token, found["consumer"], found["offset"])
+        except (ValueError, TypeError, LookupError) as error:
+            raise TableRefused(
+                f"{self.place} has a property {_key(writer, partition)} that another program has changed ({error}); write "
+                "its former value again, from the summary of a snapshot, or remove the property"
+            ) from error
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        try:
+            yield
+        except (CommitFailedException, ValidationException) as error:
+            raise Conflict(in_one_line(str(error))) from error
+        except (NoSuchTableError, NoSuchNamespaceError) as error:
+            raise TableRefused(
+                f"there is no {self.place}; create the table, or give IcebergSink a schema to create it"
+            ) from error
+        except (ValueError, ValidationError, NotImplementedError) as error:
+            raise TableRefused(f"{self.place} cannot be read or written: {in_one_line(str(error))}") from error
+        except _AWAY as error:
+            raise SinkUnavailable(f"{self.place} does not answer: {in_one_line(str(error))}") from error
+
+
+def _layout(metadata: TableMetadata) -> tuple[Any, ...]:
+    """Return what data files depend on."""
+    return metadata.schema(), metadata.spec(), metadata.sort_order()
+
+
+def _key(writer: Writer, partition: int) -> str:
+    return f"{PREFIX}/{writer.cluster}/{writer.topic}/{partition}"
+
+
+def _text(writer: Writer, entry: SinkEntry) -> str:
+    token = entry.token
+    return json.dumps(
+        {
+            "topic_id": writer.topic_id,
+            "offset": entry.offset,
+            "epoch": token.epoch,
+            "incarnation": token.incarnation,
+            "generation": token.generation,
+            "consumer": entry.consumer,
+        }
+    )

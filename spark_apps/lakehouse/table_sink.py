@@ -1,0 +1,201 @@
+"""The sink of a table format: claims and batches as commits, decided by the rules of every sink.
+
+A commit is optimistic: read the entries, decide, commit on the condition that no entry has changed since. After a
+conflict the entries are read and judged again, so a former owner cannot write over a claim.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from coordinator_tasks.core.model import Token
+from spark_apps.delivery import SinkEntry, SinkStep, SinkUnavailable, Writer
+from spark_apps.delivery.positions import Stored, check_rows, left_out, taken, without
+from spark_apps.lakehouse import TableRefused
+
+CLAIM_WAIT_S = 0.9
+"""Seconds that a claim's caller waits; a slower claim goes on, and the repeated call gets its result."""
+MOST_TRIES = 20
+LONGEST_PAUSE_S = 1.0
+Tokens = Mapping[int, Token]
+
+
+class Conflict(Exception):
+    """Another commit has changed the table since the read: nothing was written."""
+
+
+class Table(Protocol):
+    """A table of one format, for one thread at a time. Raises `SinkUnavailable`, `TableRefused`, or the format's error."""
+
+    place: str
+
+    def read(self, writer: Writer, tokens: Tokens) -> Stored:
+        """Return the present entries of these partitions. `tokens` are the caller's own."""
+
+    def commit(self, writer: Writer, entries: Mapping[int, SinkEntry], rows: pa.Table | None) -> None:
+        """Store entries and rows in one commit, durable on return.
+
+        Raises `Conflict` if one of these entries may have changed since `read`.
+        """
+
+    def close(self) -> None:
+        """End the connections; the next `read` makes new ones."""
+
+
+class TableSink:
+    """A `delivery.TransactionalSink` on a table; `opened` makes a further handle of the table."""
+
+    def __init__(self, opened: Callable[[], Table]) -> None:
+        self._written, self._claimed = opened(), opened()  # a claim does not wait for a batch that is being written
+        self._lock = threading.Lock()
+        self._claiming: _Claim | None = None
+
+    def claim(self, writer: Writer, tokens: Tokens, forget: Mapping[int, int]) -> dict[int, SinkEntry]:
+        """See `TransactionalSink`."""
+        until = time.monotonic() + CLAIM_WAIT_S
+        wanted = (writer, dict(tokens), dict(forget))
+        with self._lock:
+            while True:
+                if self._claiming is None:
+                    self._claiming = _Claim(self._claimed, *wanted)
+                claim = self._claiming
+                claim.thread.join(max(0.0, until - time.monotonic()))
+                if claim.thread.is_alive():
+                    raise SinkUnavailable(f"{self._claimed.place} has not taken the claim within {CLAIM_WAIT_S:g} s")
+                self._claiming = None
+                if claim.asked == wanted:
+                    return claim.result()
+
+    def write(self, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table) -> dict[int, SinkEntry]:
+        """See `TransactionalSink`."""
+        check_rows(writer, steps, rows)
+        if not steps:
+            return {}
+        tokens, place = {partition: step.token for partition, step in steps.items()}, self._written.place
+
+        def batch() -> dict[int, SinkEntry]:
+            stored = self._written.read(writer, tokens)
+            refused = left_out(writer, steps, stored, place)
+            moved = {
+                partition: replace(stored[partition][1], offset=step.end)
+                for partition, step in steps.items()
+                if partition not in refused and stored[partition][1].offset != step.end
+            }
+            if moved:
+                self._written.commit(writer, moved, without(rows, refused))
+            return refused
+
+        return _repeated(batch, place)
+
+    def close(self) -> None:
+        """End the connections."""
+        self._written.close()
+        with self._lock:
+            claim = self._claiming
+        if claim is None or not claim.thread.is_alive():
+            self._claimed.close()
+
+
+class _Claim:
+    """A claim under way, in a thread of its own: a store that hangs must not hold up the other partitions."""
+
+    def __init__(self, table: Table, writer: Writer, tokens: Tokens, forget: Mapping[int, int]) -> None:
+        self.asked = (writer, tokens, forget)
+        self._table = table
+        self._found: dict[int, SinkEntry] = {}
+        self._error: BaseException | None = None
+        self.thread = threading.Thread(target=self._run, name="claim of a table", daemon=True)
+        self.thread.start()
+
+    def result(self) -> dict[int, SinkEntry]:
+        if self._error is not None:
+            raise self._error
+        return self._found
+
+    def _run(self) -> None:
+        try:
+            self._found = _repeated(self._take, self._table.place)
+        except BaseException as error:  # noqa: BLE001 - raised by `result` in the caller's thread
+            self._error = error
+
+    def _take(self) -> dict[int, SinkEntry]:
+        writer, tokens, forget = self.asked
+        stored = self._table.read(writer, tokens)
+        entries = taken(writer, tokens, forget, stored)
+        changed = {
+            partition: entry
+            for partition, entry in entries.items()
+            if stored.get(partition) != (writer.topic_id, entry)
+        }
+        if changed:
+            self._table.commit(writer, changed, None)
+        return {partition: entry for partition, (_, entry) in stored.items()} | entries
+
+
+def _repeated(attempt: Callable[[], dict[int, SinkEntry]], place: str) -> dict[int, SinkEntry]:
+    """Return the result of the first attempt without a conflict."""
+    for number in range(MOST_TRIES):
+        try:
+            return attempt()
+        except Conflict as error:
+            conflict = error
+            time.sleep(random.uniform(0, min(LONGEST_PAUSE_S, 0.01 * 2**number)))  # noqa: S311 - a pause is no secret
+    raise SinkUnavailable(f"{MOST_TRIES} commits to {place} met commits of other writers: {conflict}") from conflict
+
+
+def described(writer: Writer, entries: Mapping[int, SinkEntry]) -> dict[str, Any]:
+    """Return the content of a commit, for persons: who has written up to where."""
+    return {
+        "kafka": {"cluster": writer.cluster, "topic": writer.topic, "topic_id": writer.topic_id},
+        "consumer": writer.consumer,
+        "partitions": {
+            str(partition): {
+                "epoch": entry.token.epoch,
+                "incarnation": entry.token.incarnation,
+                "generation": entry.token.generation,
+                "offset": entry.offset,
+            }
+            for partition, entry in entries.items()
+        },
+    }
+
+
+def fitted(rows: pa.Table, schema: pa.Schema, place: str, evolve: bool) -> pa.Table:
+    """Return the rows with the table's columns, values unchanged; raises `TableRefused`.
+
+    The column `partition` is left out if the table has none. `evolve`: further columns stay, for the format to add.
+    """
+    further = [name for name in rows.column_names if name not in schema.names and name != "partition"]
+    if further and not evolve:
+        raise TableRefused(
+            f"{place} has no column {further[0]!r}; add the column to the table, leave it out of the rows, or let the sink "
+            "add it: evolve=True"
+        )
+    columns = {field.name: _column(rows, field, place) for field in schema}
+    return pa.table(columns | {name: rows[name] for name in further})
+
+
+def _column(rows: pa.Table, field: pa.Field, place: str) -> pa.ChunkedArray | pa.Array:
+    if field.name not in rows.column_names:
+        if not field.nullable:
+            raise TableRefused(
+                f"{place} needs column {field.name!r}, and the rows have none; add the column to the rows"
+            )
+        return pa.nulls(rows.num_rows, field.type)
+    column = rows[field.name]
+    if not field.nullable and column.null_count:
+        raise TableRefused(
+            f"column {field.name!r} of {place} takes no nulls, and the rows have nulls; correct the pipeline"
+        )
+    try:
+        return column.cast(field.type)
+    except pa.ArrowException as error:
+        raise TableRefused(
+            f"column {field.name!r} of {place} is of type {field.type}, and a value of the rows ({column.type}) does not "
+            f"fit: {error}; convert the value in the pipeline, or give the column another type"
+        ) from error
