@@ -1,11 +1,14 @@
 """JSON on the network: a consumer's status, and the metadata of a committed offset."""
 
 import json
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from coordinator_tasks.core.codecs import kinds
 from coordinator_tasks.core.codecs.codec import TOKEN
 from coordinator_tasks.core.codecs.former import former_condition
+from coordinator_tasks.core.codecs.quick_status import QuickRunning, QuickStatus, QuickToken, QuickTopic, quick_status
 from coordinator_tasks.core.codecs.shape import VERSION, FieldKind, Item, Shape
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.model import (
@@ -36,8 +39,12 @@ def _cut(text: str) -> str:
     return cut(text, MOST_CHARS)
 
 
+def _sentences(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(map(_cut, texts[:MOST_REPORTS]))
+
+
 _SAID = FieldKind(lambda fields, name: _cut(fields.text(name)))
-_REPORTS = FieldKind(lambda fields, name: tuple(map(_cut, fields.texts(name)[:MOST_REPORTS])), list)
+_REPORTS = FieldKind(lambda fields, name: _sentences(fields.texts(name)), list)
 """Sentences for persons, cut: neither Spark's errors nor a hostile consumer may make a page of megabytes."""
 
 _LAST_PASS = Shape(
@@ -76,6 +83,7 @@ _OVERWRITTEN = Shape(
         "ago": Item("ago_s", kinds.SPAN),
     },
 )
+_TAKEN_FIELD, _OVERWRITTEN_FIELD = kinds.measured(_TAKEN.nested), kinds.measured(_OVERWRITTEN.nested)
 _RUNNING = Shape(
     RunningPartition,
     {
@@ -86,8 +94,8 @@ _RUNNING = Shape(
         "token": Item("token", TOKEN.nested),
         "started": Item("started", kinds.FLAG),
         "closing": Item("closing", kinds.FLAG, False),
-        "taken": Item("taken", kinds.measured(_TAKEN.nested), sparse=True),
-        "overwritten": Item("overwritten", kinds.measured(_OVERWRITTEN.nested), sparse=True),
+        "taken": Item("taken", _TAKEN_FIELD, sparse=True),
+        "overwritten": Item("overwritten", _OVERWRITTEN_FIELD, sparse=True),
     },
 )
 _FAILURE = Shape(
@@ -154,7 +162,57 @@ encode_status = _STATUS.encode
 
 def decode_status(address: str, raw: bytes) -> ConsumerStatus:
     """Read a consumer's answer; raises `Malformed` with the address in place of a path."""
-    return _STATUS.read(Fields.parse(address, raw, VERSION, MAX_STATUS_BYTES))
+    quick = quick_status(raw) if len(raw) <= MAX_STATUS_BYTES else None
+    return (
+        _of_quick(quick) if quick is not None else _STATUS.read(Fields.parse(address, raw, VERSION, MAX_STATUS_BYTES))
+    )
+
+
+def _of_quick(quick: QuickStatus) -> ConsumerStatus:
+    return _answer(
+        consumer=quick.consumer,
+        cluster=quick.cluster,
+        incarnation=quick.incarnation,
+        boot_id=quick.boot_id,
+        health=_cut(quick.health),
+        reports=_sentences(quick.reports),
+        topics={name: _topic_of(quick.topics[name]) for name in sorted(quick.topics)},
+        condition=_CONDITION.read(Fields("", {"condition": quick.condition}), "condition"),
+    )
+
+
+def _topic_of(quick: QuickTopic) -> TopicStatus:
+    fields = Fields("", {"stalls": quick.stalls, "failures": quick.failures})
+    token_of = cache(lambda token: Token(token.epoch, token.incarnation, token.generation))
+    return TopicStatus(
+        quick.generation,
+        quick.acted_epoch,
+        dict(sorted(quick.held.items())),
+        {partition: _running_of(quick.running[partition], token_of) for partition in sorted(quick.running)},
+        quick.query_alive,
+        _sentences(quick.reports),
+        dict(sorted(quick.last_batch.items())),
+        _STALLS.read(fields, "stalls"),
+        _FAILURES.read(fields, "failures"),
+    )
+
+
+def _running_of(quick: QuickRunning, token_of: Callable[[QuickToken], Token]) -> RunningPartition:
+    taken = overwritten = None
+    if quick.taken is not None or quick.overwritten is not None:
+        fields = Fields("", {"taken": quick.taken, "overwritten": quick.overwritten})
+        taken, overwritten = _TAKEN_FIELD.read(fields, "taken"), _OVERWRITTEN_FIELD.read(fields, "overwritten")
+    return RunningPartition(
+        quick.position,
+        token_of(quick.token),
+        quick.started,
+        quick.closing,
+        quick.lag,
+        quick.rate,
+        quick.record_bytes,
+        taken,
+        overwritten,
+    )
 
 
 def encode_metadata(committed: Committed) -> str:
