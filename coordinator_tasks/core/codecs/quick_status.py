@@ -1,6 +1,6 @@
-"""The fields of a consumer's answer that are read at each look, declared for msgspec, which reads them many times faster.
+"""The JSON that is read at each look, declared for msgspec: consumers' answers, and the metadata of committed offsets.
 
-An answer that does not fit is read again by `status_codec`, whose errors name the path of the bad field.
+A text that does not fit is read again by `status_codec`, whose errors name the path of the bad field.
 """
 
 from typing import Annotated, Any
@@ -10,12 +10,13 @@ from msgspec import Meta
 
 from coordinator_tasks.core.codecs.shape import VERSION
 from coordinator_tasks.core.names import MAX_PARTITION
-from coordinator_tasks.core.text.json_fields import MAX_COUNT, MAX_GENERATION, MAX_NUMBER, MAX_REAL
+from coordinator_tasks.core.text.json_fields import MAX_COUNT, MAX_GENERATION, MAX_NUMBER, MAX_REAL, MAX_SPAN_S
 
 _Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 _Number = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
 _Partition = Annotated[int, Meta(ge=0, le=MAX_PARTITION)]
 _Real = Annotated[float, Meta(ge=0, le=MAX_REAL)]
+_Span = Annotated[float, Meta(ge=0, le=MAX_SPAN_S)]
 _Generation = Annotated[str, Meta(max_length=MAX_GENERATION)]
 
 
@@ -27,8 +28,18 @@ class QuickToken(msgspec.Struct, frozen=True, gc=False):
     generation: _Generation
 
 
+class QuickTaken(msgspec.Struct, rename="camel"):
+    """`Taken`; `last_pass` as in JSON."""
+
+    waited: _Number
+    ago: _Span | None = None
+    batch: _Span = 0.0
+    released: _Span | None = None
+    last_pass: Any = None
+
+
 class QuickRunning(msgspec.Struct, rename={"record_bytes": "recordBytes"}):
-    """`RunningPartition`; `taken` and `overwritten` as in JSON."""
+    """`RunningPartition`; `overwritten` as in JSON."""
 
     position: _Number
     token: QuickToken
@@ -37,7 +48,7 @@ class QuickRunning(msgspec.Struct, rename={"record_bytes": "recordBytes"}):
     lag: _Number | None = None
     rate: _Real | None = None
     record_bytes: _Real | None = None
-    taken: Any = None
+    taken: QuickTaken | None = None
     overwritten: Any = None
 
 
@@ -69,6 +80,20 @@ class QuickStatus(msgspec.Struct, rename="camel"):
     version: Annotated[int, Meta(ge=1, le=VERSION)] = 1
 
 
+class QuickMetadata(msgspec.Struct):
+    """The metadata of a committed offset; `p` as in JSON."""
+
+    v: int
+    g: _Generation
+    e: _Count
+    i: _Count
+    o: str
+    c: str
+    t: str
+    p: Any = None
+
+
+_METADATA = msgspec.json.Decoder(QuickMetadata)
 _DECODER = msgspec.json.Decoder(QuickStatus)
 
 
@@ -79,4 +104,14 @@ def quick_status(raw: bytes) -> QuickStatus | None:
     try:
         return _DECODER.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def quick_metadata(metadata: str) -> QuickMetadata | None:
+    """Return the metadata; `None` if they do not fit."""
+    if "\\u" in metadata:
+        return None
+    try:
+        return _METADATA.decode(metadata)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None

@@ -8,7 +8,14 @@ from typing import Any
 from coordinator_tasks.core.codecs import kinds
 from coordinator_tasks.core.codecs.codec import TOKEN
 from coordinator_tasks.core.codecs.former import former_condition
-from coordinator_tasks.core.codecs.quick_status import QuickRunning, QuickStatus, QuickToken, QuickTopic, quick_status
+from coordinator_tasks.core.codecs.quick_status import (
+    QuickRunning,
+    QuickStatus,
+    QuickToken,
+    QuickTopic,
+    quick_metadata,
+    quick_status,
+)
 from coordinator_tasks.core.codecs.shape import VERSION, FieldKind, Item, Shape
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.model import (
@@ -177,12 +184,11 @@ def _of_quick(quick: QuickStatus) -> ConsumerStatus:
         health=_cut(quick.health),
         reports=_sentences(quick.reports),
         topics={name: _topic_of(quick.topics[name]) for name in sorted(quick.topics)},
-        condition=_CONDITION.read(Fields("", {"condition": quick.condition}), "condition"),
+        condition=_read(_CONDITION, quick.condition),
     )
 
 
 def _topic_of(quick: QuickTopic) -> TopicStatus:
-    fields = Fields("", {"stalls": quick.stalls, "failures": quick.failures})
     token_of = cache(lambda token: Token(token.epoch, token.incarnation, token.generation))
     return TopicStatus(
         quick.generation,
@@ -192,16 +198,23 @@ def _topic_of(quick: QuickTopic) -> TopicStatus:
         quick.query_alive,
         _sentences(quick.reports),
         dict(sorted(quick.last_batch.items())),
-        _STALLS.read(fields, "stalls"),
-        _FAILURES.read(fields, "failures"),
+        _read(_STALLS, quick.stalls),
+        _read(_FAILURES, quick.failures),
     )
+
+
+def _read(kind: FieldKind, value: object) -> Any:
+    """Return a value of JSON as this kind."""
+    return kind.read(Fields("", {"": value}), "")
 
 
 def _running_of(quick: QuickRunning, token_of: Callable[[QuickToken], Token]) -> RunningPartition:
     taken = overwritten = None
-    if quick.taken is not None or quick.overwritten is not None:
-        fields = Fields("", {"taken": quick.taken, "overwritten": quick.overwritten})
-        taken, overwritten = _TAKEN_FIELD.read(fields, "taken"), _OVERWRITTEN_FIELD.read(fields, "overwritten")
+    if (given := quick.taken) is not None:
+        last_pass = None if given.last_pass is None else _read(_LAST_PASS_FIELD, given.last_pass)
+        taken = Taken(given.waited, given.ago, given.batch, given.released, last_pass)
+    if quick.overwritten is not None:
+        overwritten = _read(_OVERWRITTEN_FIELD, quick.overwritten)
     return RunningPartition(
         quick.position,
         token_of(quick.token),
@@ -234,6 +247,12 @@ def encode_metadata(committed: Committed) -> str:
 
 def decode_metadata(offset: int, metadata: str | None) -> Committed:
     """Return the owner's facts in a committed offset; foreign metadata gives a `Committed` without a token."""
+    quick = quick_metadata(metadata) if metadata else None
+    if quick is not None and quick.v == VERSION:
+        token = Token(quick.e, quick.i, quick.g)
+        last_pass = None if quick.p is None else _read(_LAST_PASS_FIELD, quick.p)
+        ours = Committed(offset, token, quick.o, quick.c, quick.t, last_pass)
+        return ours if is_consumer(ours.owner) else Committed(offset)
     try:
         data = read_json(metadata or "")
         if not isinstance(data, dict) or data.get("v") != VERSION:

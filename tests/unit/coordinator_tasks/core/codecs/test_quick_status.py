@@ -11,7 +11,7 @@ from coordinator_tasks.core.codecs import status_codec
 from coordinator_tasks.core.codecs.quick_status import quick_status
 from coordinator_tasks.core.codecs.shape import VERSION
 from coordinator_tasks.core.errors import Malformed
-from coordinator_tasks.core.model import ConsumerStatus
+from coordinator_tasks.core.model import Committed, ConsumerStatus, LastPass, Token
 from coordinator_tasks.core.text.json_fields import Fields
 from tests.unit.coordinator_tasks.core.codecs.test_codecs import CASES
 
@@ -24,7 +24,9 @@ ODD = st.one_of(
     st.floats(),
     st.text(max_size=3),
     st.lists(st.integers(-1, 3), max_size=2),
-    st.dictionaries(st.sampled_from(["0", "01", "10", "9", "x", "-1", "-0", "100000000"]), st.integers(0, 9), max_size=2),
+    st.dictionaries(
+        st.sampled_from(["0", "01", "10", "9", "x", "-1", "-0", "100000000"]), st.integers(0, 9), max_size=2
+    ),
 )
 
 
@@ -85,3 +87,17 @@ def test_an_error_names_the_path_of_the_field(place: tuple[str, ...], value: obj
     inner[place[-1]] = value
     with pytest.raises(Malformed, match=says):
         status_codec.decode_status("p", json.dumps(changed).encode())
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.data())
+def test_metadata_that_are_read_quickly_are_those_that_are_read_strictly(data: st.DataObject) -> None:
+    whole = Committed(5, Token(7, 3, "g"), "a", "shop", "id", LastPass(6, 0.5, 0.25))
+    changed = json.loads(status_codec.encode_metadata(whole))
+    place = changed if data.draw(st.booleans()) else changed["p"]
+    place[data.draw(st.sampled_from(sorted(place)))] = data.draw(ODD)
+    text = json.dumps(changed)
+    found = status_codec.decode_metadata(5, text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(status_codec, "quick_metadata", lambda _: None)
+        assert found == status_codec.decode_metadata(5, text)
