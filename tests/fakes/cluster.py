@@ -53,10 +53,10 @@ class Cluster:
             allowed=AllowEverything(),
         )
 
-    def join(self, consumer: str, zk: ZooKeeper | None = None) -> Member:
-        """Register a new process of this id in a separate session; return its registration."""
+    def join(self, consumer: str, zk: ZooKeeper | None = None, topics: tuple[str, ...] = ()) -> Member:
+        """Register a new process of this id for `topics` in a separate session; return its registration."""
         session = zk or self.server.connect()
         incarnation = claim_incarnation(session, self.paths, consumer, 1)
-        member = Member(consumer, incarnation, f"http://{consumer}:{9000 + incarnation}", "boot")
+        member = Member(consumer, incarnation, f"http://{consumer}:{9000 + incarnation}", "boot", topics=topics)
         ZooKeeperRegistry(session, self.paths, self.clock).register(member)
         return member

@@ -41,6 +41,7 @@ from coordinator_tasks.core.ports import VersionCheck, committed_of
 from coordinator_tasks.core.protocol import claims as claim_steps
 from coordinator_tasks.core.protocol.znodes import CHUNK, children, chunks, find_many, put, written
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes.concerned import Links
 
 PLATFORM = "platform"
 V = TypeVar("V")
@@ -51,11 +52,25 @@ _LOOPBACK = ("127.", "localhost", "[::1]", "::1")
 
 
 @dataclass(frozen=True, slots=True)
+class Scope:
+    """The topics to decide on, among the `managed` topics; `consumers`: further consumers to observe.
+
+    `alone`: no plan is written or shown, so linked topics do not matter.
+    """
+
+    topics: Collection[str]
+    managed: Collection[str]
+    alone: bool
+    consumers: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """An observation: the world without a topic's own parts, and consumer → incarnations with partitions.
 
     `owned`: topic → consumer → number of partitions; `of_all`: the same over all topics. `committed`: topic → the
-    group's offsets. `together`: the joint plan of all topics. `asked_at`: when the consumers were asked.
+    group's offsets. `together`: the joint plan of all topics. `asked_at`: when the consumers were asked. `topics`: the
+    topics whose consumers were asked; `None` = all.
     """
 
     world: World
@@ -65,6 +80,21 @@ class Observation:
     committed: Mapping[str, Offsets] = field(default_factory=dict)
     together: Together | None = None
     asked_at: float = 0.0
+    topics: frozenset[str] | None = None
+
+    def among(self, consumers: Collection[str]) -> "Observation":
+        """Return the observation of these consumers alone."""
+        world, wanted = self.world, frozenset(consumers)
+        mine = replace(
+            world,
+            members=_of(world.members, wanted),
+            claims=_of(world.claims, wanted),
+            directives=_of(world.directives, wanted),
+            answers=_of(world.answers, wanted),
+            totals=_of(world.totals, wanted),
+            unclear=_of(world.unclear, wanted),
+        )
+        return replace(self, world=mine, of_all=_of(self.of_all, wanted))
 
     def world_of(self, topic: str) -> World:
         """The world for one topic: with its group's offsets, and every consumer's load from the other topics.
@@ -91,29 +121,45 @@ class Observation:
         return {c: len(status.running) for c, status in told.items() if status is not None}
 
 
-def snapshot(c: Coordinator, nodes: Mapping[str, TopicNode], *, note: bool = True) -> Observation:
+def _of(part: Mapping[str, V], consumers: frozenset[str]) -> dict[str, V]:
+    return {consumer: part[consumer] for consumer in part if consumer in consumers}
+
+
+def snapshot(
+    c: Coordinator, nodes: Mapping[str, TopicNode], *, note: bool = True, scope: Scope | None = None
+) -> Observation:
     """Observe everything once. `nodes`: of all managed topics, as read before; they name the owners.
 
-    `note` False = write no notes. An unreadable node of a consumer makes only this consumer unclear. Raises
-    `StoreUnavailable` or `DiscoveryUnavailable`; each means: hold.
+    `note` False = write no notes. `scope`: observe only what these topics concern. An unreadable node of a consumer
+    makes only this consumer unclear. Raises `StoreUnavailable` or `DiscoveryUnavailable`; each means: hold.
     """
     holders, unclear = holders_of(nodes), dict[str, str]()
-    claims = load_claims(c, sorted(holders), unclear)
+    # The claims of owners are read before the registrations: a later registration makes a write fail that relies on them.
+    first = holders if scope is None else holders_of({topic: nodes[topic] for topic in scope.topics if topic in nodes})
+    claims = load_claims(c, sorted(first), unclear)
     c.zk.sync()
     members = load_members(c, unclear)
-    claims |= load_claims(c, sorted(members.keys() - claims.keys()), unclear)
+    topics: frozenset[str] | None = None
+    if scope is not None:
+        links = Links(scope.managed, nodes, members)
+        concerned = links.of(scope.topics)
+        topics = frozenset(scope.topics) if scope.alone else concerned.topics
+        consumers = links.consumers_of(topics) | scope.consumers | unclear.keys()
+        members = {consumer: one for consumer, one in members.items() if consumer in consumers}
+        holders = {consumer: held for consumer, held in holders.items() if consumer in consumers}
+    claims |= load_claims(c, sorted((members.keys() | holders.keys()) - claims.keys()), unclear)
     asked_at = c.clock.now()
     everybody = interfaces([*members, *sorted(holders.keys() - members.keys())], members, claims)
     answers = c.statuses.ask(everybody, known(nodes, members, claims))
     unclear |= unasked(answers)
-    directives = load_directives(c, unclear)
+    directives = load_directives(c, unclear, None if topics is None else members.keys() | holders.keys())
     loads = totals(answers, {topic: node.paused for topic, node in nodes.items()})
     world = World(c.clock.now(), members, claims, directives, answers, totals=loads, unclear=unclear)
     owned = {topic: Counter(node.assignments.values()) for topic, node in nodes.items()}
     of_all = Counter[str]()
     for counts in owned.values():
         of_all.update(counts)
-    seen = Observation(world, holders, owned, of_all, asked_at=asked_at)
+    seen = Observation(world, holders, owned, of_all, asked_at=asked_at, topics=topics)
     return noted(c, seen) if note else seen
 
 
@@ -168,10 +214,18 @@ def load_claims(c: Coordinator, consumers: Collection[str], unclear: dict[str, s
     return _load(c, consumers, c.paths.id, member_codec.decode_claim, unclear)
 
 
-def load_directives(c: Coordinator, unclear: dict[str, str]) -> dict[str, Directive]:
-    """Return all directives, with the consumers' own requests; an unreadable node is noted in `unclear`."""
-    found = _load(c, children(c.zk, c.paths.directives), c.paths.directive, member_codec.decode_directive, unclear)
-    leaves = _load(c, children(c.zk, c.paths.leaves), c.paths.leave, _decode_leave, unclear)
+def load_directives(
+    c: Coordinator, unclear: dict[str, str], consumers: Collection[str] | None = None
+) -> dict[str, Directive]:
+    """Return the directives of these consumers (`None` = all), with the consumers' own requests; an unreadable node is
+    noted in `unclear`.
+    """
+
+    def listed(folder: str) -> list[str]:
+        return [one for one in children(c.zk, folder) if consumers is None or one in consumers]
+
+    found = _load(c, listed(c.paths.directives), c.paths.directive, member_codec.decode_directive, unclear)
+    leaves = _load(c, listed(c.paths.leaves), c.paths.leave, _decode_leave, unclear)
     return found | {
         consumer: with_leave(found.get(consumer, Directive(consumer)), one) for consumer, one in leaves.items()
     }

@@ -63,16 +63,21 @@ def load_topics(zk: ZooKeeper, paths: Paths, names: Collection[str] = (), *, oth
     """Read these topics, and all managed topics too; without `others`, only the nodes of the other managed topics."""
     zk.sync()  # data older than the consumers' answers would look like a restored ZooKeeper
     managed = tuple(children(zk, paths.configs))
-    stored: dict[str, Stored] = {}
-    unread: dict[str, Unread] = {}
-    for name in sorted({*names, *(managed if others else ())}):
+    found = with_topics(zk, paths, StoredTopics(managed, {}, {}, {}), {*names, *(managed if others else ())})
+    rest = [name for name in managed if name not in found.stored]
+    return replace(found, nodes={**found.nodes, **load_nodes(zk, paths, rest)})
+
+
+def with_topics(zk: ZooKeeper, paths: Paths, found: StoredTopics, names: Collection[str]) -> StoredTopics:
+    """Return the topics with these read too."""
+    stored, unread = dict(found.stored), dict(found.unread)
+    for name in sorted(set(names) - stored.keys() - unread.keys()):
         try:
             stored[name] = load(zk, paths, name)
         except (Malformed, Refused, LookAgain) as error:
             unread[name] = error
     nodes = {name: one.view.node for name, one in stored.items() if one.view.node is not None}
-    nodes |= load_nodes(zk, paths, [name for name in managed if name not in stored])
-    return StoredTopics(managed, stored, unread, nodes)
+    return StoredTopics(found.managed, dict(sorted(stored.items())), unread, {**found.nodes, **nodes})
 
 
 def load(zk: ZooKeeper, paths: Paths, topic: str) -> Stored:

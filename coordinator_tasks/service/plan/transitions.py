@@ -27,8 +27,9 @@ from coordinator_tasks.logs import about
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import observe, store
 from coordinator_tasks.service.nodes.cluster import ClusterObservation
-from coordinator_tasks.service.nodes.observe import Observation
-from coordinator_tasks.service.nodes.store import Stored
+from coordinator_tasks.service.nodes.concerned import Links
+from coordinator_tasks.service.nodes.observe import Observation, Scope
+from coordinator_tasks.service.nodes.store import Stored, StoredTopics
 from coordinator_tasks.service.nodes.topics import not_removed
 from coordinator_tasks.service.plan import approvals
 
@@ -147,8 +148,7 @@ def explain(c: Coordinator, topic: str) -> Explanation:
     snapshot = observe.snapshot(c, found.nodes, note=False)
     views = {view.topic: view for view in observe.describe(c, found.views)}
     still = replace(c, policy=replace(c.policy, settle_s=0.0, settle_max_s=0.0))
-    snapshot = _together(still, snapshot, list(views.values()), found.unread, always=frozenset({topic}))
-    world = snapshot.world_of(topic)
+    world = _together(still, snapshot, views, found, always=frozenset({topic}))[topic].world_of(topic)
     explained = machine.explain(_effective(c, views[topic]), world, c.policy)
     explained = replace(explained, waits=waiting(views[topic], world))
     return replace(explained, summary=f"{_FROZEN}{explained.summary}") if config.frozen else explained
@@ -333,7 +333,8 @@ def _each(
     the first look.
     """
     again: list[str] = []
-    found = seen.topics if seen is not None else store.load_topics(c.zk, c.paths, names, others=not alone)
+    # Nodes name the owners; linked topics are read once it is known which consumers want them.
+    found = seen.topics if seen is not None else store.load_topics(c.zk, c.paths, names, others=False)
     reports = [
         TopicReport(name, State.INITIAL, State.INITIAL, TopicOutcome.HELD, str(error))
         for name, error in found.unread.items()
@@ -344,9 +345,12 @@ def _each(
         snapshot, views = seen.snapshot, seen.views
     else:
         try:
-            snapshot = observe.snapshot(c, found.nodes, note=note)
+            snapshot = observe.snapshot(c, found.nodes, note=note, scope=_scope(names, found, alone))
         except DiscoveryUnavailable as error:
             return sorted(reports + [_held(stored, error) for stored in mine], key=lambda r: r.topic)
+        if not alone:
+            linked = found.managed if snapshot.topics is None else snapshot.topics
+            found = store.with_topics(c.zk, c.paths, found, linked)
         views = {view.topic: view for view in observe.describe(c, found.views)}
         asked = [
             view
@@ -354,10 +358,9 @@ def _each(
             if (planning and view.topic in names) or view.node is None or view.state is None
         ]
         snapshot = replace(snapshot, committed=observe.committed(c, asked))
-    if not alone:
-        snapshot = _together(c, snapshot, list(views.values()), found.unread)
+    seen_by = dict.fromkeys(views, snapshot) if alone else _together(c, snapshot, views, found)
     for stored in mine:
-        view = views[stored.view.topic]
+        view, snapshot = views[stored.view.topic], seen_by[stored.view.topic]
         try:
             now = replace(stored, view=view)
             if looks and _overtaken(c, now, snapshot):
@@ -380,18 +383,37 @@ def _overtaken(c: Coordinator, stored: Stored, snapshot: Observation) -> bool:
     return contradicted and store.load(c.zk, c.paths, stored.view.topic).versions != stored.versions
 
 
+def _scope(names: Collection[str], found: StoredTopics, alone: bool) -> Scope | None:
+    """Return what to observe for these topics; `None` = everything."""
+    if set(found.managed) <= set(names):
+        return None
+    states = [stored.view.state for stored in found.stored.values()]
+    planned = frozenset(consumer for state in states if state is not None for consumer in state.targets)
+    return Scope(names, found.managed, alone, planned)
+
+
 def _together(
     c: Coordinator,
     snapshot: Observation,
-    views: Collection[TopicView],
-    problems: Collection[str],
+    views: Mapping[str, TopicView],
+    found: StoredTopics,
     always: frozenset[str] = frozenset(),
-) -> Observation:
-    """Return the snapshot with the joint plan of all topics, computed when a topic needs it."""
-    effective = [_effective(c, view) for view in views]
-    elsewhere = snapshot.of_unread(problems)
-    found = TogetherPlan(effective, snapshot.world_of, c.policy, snapshot.world.members, elsewhere, always)
-    return replace(snapshot, together=found)
+) -> Mapping[str, Observation]:
+    """Return each topic's snapshot: its consumers, and the joint plan of all linked topics, computed when needed."""
+    effective = {topic: _effective(c, view) for topic, view in views.items()}
+    elsewhere = snapshot.of_unread(found.unread)
+    together: dict[str, Observation] = {}
+    groups = list(Links(found.managed, found.nodes, snapshot.world.members).groups(views))
+    for group in groups:
+        linked = [effective[topic] for topic in sorted(group.topics & views.keys())]
+        planned = {consumer for view in linked if view.state is not None for consumer in view.state.targets}
+        mine = (
+            snapshot if len(groups) == 1 else snapshot.among(group.consumers | planned | snapshot.world.unclear.keys())
+        )
+        loads = {consumer: count for consumer, count in elsewhere.items() if consumer in group.consumers}
+        plan = TogetherPlan(linked, mine.world_of, c.policy, mine.world.members, loads, always)
+        together |= dict.fromkeys([view.topic for view in linked], replace(mine, together=plan))
+    return together
 
 
 def _fields(c: Coordinator, view: TopicView) -> dict[str, object]:
