@@ -30,6 +30,8 @@ MAX_CONNECTIONS = 256
 """Connections to owners of partitions, and as many to all other consumers."""
 OWNERS_LIMITS = 4
 """Requests to owners may begin for this multiple of an answer's limit; requests to other consumers for one limit."""
+SILENT_S = 5.0
+"""Seconds until a consumer without partitions is asked again that has never answered and was silent: a step looks often."""
 IDLE_S = 60.0  # seconds until the client of an unused address is closed
 V = TypeVar("V")
 
@@ -97,6 +99,7 @@ class HttpStatusClient:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="consumer-status", daemon=True)
         self._thread.start()
+        self._silent: dict[tuple[str, int, str], tuple[float, Unreachable]] = {}  # by `_key`, with the time
         self._owners, self._others = _Lane(connections, OWNERS_LIMITS), _Lane(connections, 1)
 
     def _peer(self, lane: _Lane, address: str) -> Peer:
@@ -136,7 +139,16 @@ class HttpStatusClient:
         async def status(lane: _Lane, member: Member) -> _Arrived:
             return await self._status(lane, member, Allowance(shared, known.get(member.consumer)))
 
-        found = self._of_all(members, known, status)
+        now, former = time.monotonic(), self._silent
+        silent = {key: one for key, one in former.items() if now - one[0] < SILENT_S}
+        asked = [one for one in members if one.consumer in known or _key(one) not in silent]
+        found = self._of_all(asked, known, status)
+        found |= {one.consumer: silent[_key(one)][1] for one in members if one.consumer not in found}
+        for member in asked:
+            answer = found[member.consumer]
+            if isinstance(answer, Unreachable) and answer.silence is Silence.SILENT and member.consumer not in known:
+                silent[_key(member)] = now, answer
+        self._silent = silent
         return self._all_read(members, known, found)
 
     def unreachable(self, members: Collection[Member]) -> Mapping[str, Unreachable]:
@@ -295,6 +307,10 @@ class HttpStatusClient:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+def _key(member: Member) -> tuple[str, int, str]:
+    return member.consumer, member.incarnation, member.address
 
 
 def _trusting(ca: str) -> ssl.SSLContext:

@@ -25,6 +25,7 @@ BUSY_S = 0.05  # pause while something is waited for
 HANDOFF_S = 0.2  # pause after a plan that consumers perform among themselves: they answer later
 QUIET_S = 1.0  # pause while nothing is due: finds changes that no watch reports
 AMONG_THEM = (MoveKind.HANDOFF, MoveKind.START)  # a barrier opens only after the coordinator has asked
+BUSY = (TopicOutcome.WRITTEN, TopicOutcome.WAITING, TopicOutcome.OVERTAKEN)
 CHORES_S = 10.0  # new partitions and readmissions
 PRUNE_S = 60.0  # old records
 MEASURE_S = 30.0  # after Stable; later a chore
@@ -38,12 +39,20 @@ def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicRe
     held = ""
     said: set[str] = set()
     chores, measures = _Chores(), _Measures()
+    busy: list[str] = []
+    all_at = 0.0
     while not stop.is_set():
+        woken = wake.is_set()
         wake.clear()
         try:
             c.discovery.watch(wake.set)
             chores.do(c)
-            reports = transitions.step(c, transitions.topics(c), actor)
+            # Between two looks at everything, a wait for some topics asks only the consumers of these topics.
+            everything = woken or not busy or c.clock.monotonic() >= all_at
+            if everything:
+                all_at = c.clock.monotonic() + QUIET_S
+            reports = transitions.step(c, transitions.topics(c) if everything else busy, actor)
+            busy = [one.topic for one in reports if one.outcome in BUSY]
             measures.do(c, reports)
         except (Unavailable, NoAccess) as error:
             if str(error) != held:
@@ -54,7 +63,7 @@ def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicRe
         if held:
             log.warning("everything answers again; continuing")
             held = ""
-        said = _say(reports, said)
+        said = _say(reports, said) | (set() if everything else said)
         for report in reports:
             if report.outcome is TopicOutcome.WRITTEN and show is not None:
                 show(report)
@@ -135,7 +144,7 @@ def _fields(reports: Sequence[TopicReport]) -> dict[str, object]:
 
 def _pause_s(reports: Collection[TopicReport]) -> float:
     """Seconds until the next look, if no watch fires."""
-    busy = [r for r in reports if r.outcome in (TopicOutcome.WRITTEN, TopicOutcome.WAITING, TopicOutcome.OVERTAKEN)]
+    busy = [r for r in reports if r.outcome in BUSY]
     if not busy:
         return QUIET_S
     return HANDOFF_S if all(map(_is_among_consumers, busy)) else BUSY_S

@@ -13,7 +13,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import cast
 
@@ -331,6 +331,21 @@ def test_registrations_that_never_answer_take_the_time_of_one_and_nothing_from_a
     assert took_s < 2 * LIMIT_S, "five rounds of 20"
     assert len(unasked(answers)) == 80
     assert unasked(answers) != unasked(again), "others have their turn"
+
+
+def test_one_that_never_answered_and_was_silent_is_asked_again_later_and_an_owner_at_once(
+    client: HttpStatusClient, interface: Interface, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interface.delay = threading.Event()
+    assert silence(client, interface.member).silence is Silence.SILENT
+    interface.delay.set()
+    began_s = time.monotonic()
+    assert silence(client, interface.member).silence is Silence.SILENT, "a look just before found it so"
+    assert time.monotonic() - began_s < LIMIT_S / 2
+    assert client.ask([replace(interface.member, incarnation=2)])["a"] != client.ask([interface.member])["a"]
+    assert client.ask([interface.member], {"a": 1})["a"] == STATUS
+    monkeypatch.setattr(status_module, "SILENT_S", 0.0)
+    assert client.ask([interface.member])["a"] == STATUS
 
 
 def test_long_answers_share_a_bound_that_takes_nothing_from_owners_nor_from_short_ones(

@@ -1,11 +1,17 @@
-"""How long the plain loop waits between two looks."""
+"""What the plain loop looks at, and how long it waits between two looks."""
+
+import threading
+from collections.abc import Collection
+from dataclasses import replace
 
 import pytest
 
 from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import Move, MoveKind, State
 from coordinator_tasks.service.plan.transitions import TopicReport
+from coordinator_tasks.service.run import loop
 from coordinator_tasks.service.run.loop import BUSY_S, HANDOFF_S, QUIET_S, _pause_s
+from tests.world.site import Site
 
 
 def report(outcome: TopicOutcome, *kinds: MoveKind) -> TopicReport:
@@ -32,3 +38,22 @@ def report(outcome: TopicOutcome, *kinds: MoveKind) -> TopicReport:
 )
 def test_the_loop_looks_later_at_what_consumers_do_among_themselves(reports: list[TopicReport], pause_s: float) -> None:
     assert _pause_s(reports) == pause_s
+
+
+def test_a_wait_for_one_topic_looks_at_the_others_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    site, stop, looks = Site(), threading.Event(), list[tuple[str, ...]]()
+    site.add_topic("orders")
+    site.add_topic("bills")
+
+    def step(_: object, names: Collection[str], __: object) -> list[TopicReport]:
+        looks.append(tuple(names))
+        site.clock.advance(0.4)
+        if len(looks) == 6:
+            stop.set()
+        waits = len(looks) < 5
+        return [replace(report(TopicOutcome.WAITING if waits else TopicOutcome.UNCHANGED), topic="orders")]
+
+    monkeypatch.setattr(loop.transitions, "step", step)
+    loop.run(site.coordinator, stop, "test")
+    both, one = ("bills", "orders"), ("orders",)
+    assert looks == [both, one, one, both, one, both]
