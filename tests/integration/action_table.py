@@ -314,7 +314,7 @@ TABLE: Mapping[str, Row] = {
         says="grown: 2 partitions would move",
         bad=(
             Bad({"leave": ["zoe"]}, "KPC-012", "consumer 'zoe' is not registered"),
-            Bad({"join": 1_001}, "KPC-010", "1001 consumers cannot join", form="is greater than the maximum"),
+            Bad({"join": 10_001}, "KPC-010", "10001 consumers cannot join", form="is greater than the maximum"),
             Bad({"topics": ["nothing"]}, "KPC-012", NO_TOPIC),
         ),
     ),
@@ -414,7 +414,7 @@ TABLE: Mapping[str, Row] = {
         bad=(
             Bad({"app": "nobody"}, "KPC-012", NO_FLEET),
             Bad({"pattern": "sc"}, "KPC-019", "the pattern 'sc' needs {} once"),
-            Bad({"count": 1_001}, "KPC-019", "a fleet has 0 to 1000 consumers", form="1001"),
+            Bad({"count": 10_001}, "KPC-019", "a fleet has 0 to 10000 consumers", form="10001"),
             Bad({"count": -1}, "KPC-002", "-1", form="-1 is less than the minimum of 0"),
             Bad({"count": 2.7}, "KPC-002", "Invalid value for 'count'", form="2.7 is not of type 'integer'"),
         ),

@@ -339,7 +339,7 @@ REFUSED: Sequence[tuple[tuple[str, ...], str]] = (
     ((*GROWTH, "3", "--utilisation", "nan"), "KPC-028: a utilisation of nan cannot be"),
     ((*GROWTH, "3", "--window", "inf"), "KPC-028: a window of inf s cannot be; give 1 to 86400 seconds"),
     (("scale", "billing", "-1"), "KPC-002: No such option: -1"),
-    (("scale", "billing", "1001"), "KPC-019: a fleet has 0 to 1000 consumers, and not 1001"),
+    (("scale", "billing", "10001"), "KPC-019: a fleet has 0 to 10000 consumers, and not 10001"),
     (("isolate", "billing-1", "--why", "x", "--for-s", "1e9"), "and not 1e+09 s: give fewer, or 0"),
     (("isolate", "billing-1", "--why", "x", "--for-s", "nan"), "KPC-0"),
     (("expect-restart", "billing-1", "--within", "1e9"), "KPC-010: a restart takes 0 to 1440 min"),

@@ -17,7 +17,7 @@ from statistics import median
 from coordinator_tasks.core.errors import BadGrowth
 from coordinator_tasks.core.text.partition_text import agreed, counted, named, shown
 
-MAX_CONSUMERS = 1_000
+MAX_CONSUMERS = 10_000
 MAX_KEPT = 50
 """Number of decisions kept."""
 MAX_MOVES = 5

@@ -43,7 +43,7 @@ from coordinator_tasks.core.protocol.holding import may_hold
 from coordinator_tasks.core.text.partition_text import shown
 
 MAX_ROUNDS = 100
-MAX_JOINS = 1_000
+MAX_JOINS = 10_000
 MAX_PARTITIONS = 100_000
 NEW = "new-"
 """Prefix of the ids of consumers that would join."""

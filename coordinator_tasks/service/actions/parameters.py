@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator_tasks.core.fleet.growth import MAX_CONSUMERS
 from coordinator_tasks.core.model import StartRule
 from coordinator_tasks.core.names import MAX_PARTITION, MAX_WORDS_CHARS
 from coordinator_tasks.core.text.json_fields import MAX_NUMBER
@@ -118,7 +119,7 @@ _CODE = "The version of the code, used by consumers to register; {code} in appli
 CODE = _text("code", "Version of the code", _CODE, "--code", "", maxLength=64)
 _SIZE = "How many consumers the fleet should have."
 COUNT = Parameter(
-    "count", _field("integer", "Consumers", _SIZE, minimum=0, maximum=1_000), CommandOption(int, _SIZE, minimum=0)
+    "count", _field("integer", "Consumers", _SIZE, minimum=0, maximum=MAX_CONSUMERS), CommandOption(int, _SIZE, minimum=0)
 )
 _NEW_IDS = "Pattern of new ids, with {} for the number; empty = as for the present ids."
 PATTERN = _text("pattern", "Pattern of ids", _NEW_IDS, "--pattern", "", maxLength=64)
@@ -204,7 +205,7 @@ GROWTH = (
     _limit("least", "At least", "Minimum number of consumers.", "--min", 1, kind=int),
     Parameter(
         "most",
-        _field("integer", "At most", _MOST, minimum=0, maximum=1_000),
+        _field("integer", "At most", _MOST, minimum=0, maximum=MAX_CONSUMERS),
         CommandOption(int, _MOST, "--max"),
     ),
     _limit("spare", "Warm spares", "Warm consumers beyond the number needed.", "--spare", 0, kind=int),
@@ -245,7 +246,7 @@ TOPICS = Parameter(
     _field("array", "Topics", "Managed topics, each on a line; empty = all.", items={"type": "string"}, default=[]),
     CommandOption(list[str] | None, "Managed topics; empty = all.", default=None),
 )
-JOIN = _number("join", "Consumers more", "Number of additional consumers, of capacity 1.", "--join", int, 1_000)
+JOIN = _number("join", "Consumers more", "Number of additional consumers, of capacity 1.", "--join", int, MAX_CONSUMERS)
 LEAVE = Parameter(
     "leave",
     _field("array", "Without consumers", "Ids, each on a line.", items={"type": "string"}, default=[]),
@@ -295,7 +296,7 @@ MIN_RATE = _up_to("min_rate", "Least share of the rate", _SLOW, "--min-rate", fl
 _RULE = "A rule of the site, by the name in the setting rules; empty = no rule."
 RULE = _text("rule", "Rule", _RULE, "--rule", "", maxLength=64)
 _NEW = "Number of new consumers; 0 = as many as now."
-NEW_COUNT = _number("count", "New consumers", _NEW, "--consumers", int, 1_000)
+NEW_COUNT = _number("count", "New consumers", _NEW, "--consumers", int, MAX_CONSUMERS)
 BY = Parameter(
     "by", option=CommandOption(str, "Person behind the request; your user name is kept as well.", "--by", "")
 )

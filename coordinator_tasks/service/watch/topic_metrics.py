@@ -15,7 +15,7 @@ from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.watch.overview import ClusterLook
 
 MAX_TOPICS = 1_000
-MAX_CONSUMERS = 2_000
+MAX_CONSUMERS = 10_000
 MAX_FLEETS = 1_000
 """Of a kind with metrics, the first by name."""
 

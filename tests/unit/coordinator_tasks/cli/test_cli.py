@@ -500,7 +500,7 @@ def test_a_fleet_is_scaled_and_its_size_is_checked(run: Run, site: Site) -> None
     assert (found["code"], found["environment"]) == ("1.4", {"TZ": "UTC"})
     for words, says in (
         (("scale", "nosuch", "3"), "KPC-012: cluster 'site' has no fleet 'nosuch'"),
-        (("scale", "sales", "2000"), "KPC-019: a fleet has 0 to 1000 consumers"),
+        (("scale", "sales", "20000"), "KPC-019: a fleet has 0 to 10000 consumers"),
         (("scale", "sales", "x"), "KPC-002: Invalid value"),
         (
             ("set-fleet", "sales", "--application", "{code}.py", "--consumer", "a"),

@@ -86,7 +86,7 @@ def test_a_replay_goes_on_from_where_another_one_ended() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (SiteChange(join=-1), "-1 consumers cannot join; give a number from 0 to 1000"),
+        (SiteChange(join=-1), "-1 consumers cannot join; give a number from 0 to 10000"),
         (SiteChange(join=1_001), "1001 consumers cannot join"),
         (SiteChange(leave=("x",)), "consumer 'x' is not registered (registered: a, b); name one of these"),
         (SiteChange(crash=("x",)), "consumer 'x' is not registered"),
