@@ -22,11 +22,11 @@ from typing import Any, TypeVar
 
 from benchmarks.circumstances import circumstances, told
 from benchmarks.result import grid, output
-from benchmarks.scale import Answers
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRegistry, claim_incarnation
+from coordinator_tasks.core.codecs.codec import decode_node
 from coordinator_tasks.core.codecs.status_codec import decode_status, encode_status
 from coordinator_tasks.core.machine.world import Policy
-from coordinator_tasks.core.model import Actor, Answer, Member, Silence, State, TopicNode, Unreachable
+from coordinator_tasks.core.model import Actor, Answer, Member, Silence, TopicNode, Unreachable
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Node, Operation, Stat, Watcher
 from coordinator_tasks.service.coordinator import Coordinator
@@ -42,7 +42,8 @@ from tests.fakes.kafka import FakeKafka, perform_due
 from tests.fakes.zookeeper import FakeZooKeeper, FakeZooKeeperServer
 
 V = TypeVar("V")
-decoded = view.decode_node = lru_cache(1_000)(view.decode_node)  # many consumers read the same bytes
+decoded = lru_cache(1_000)(decode_node)
+view.decode_node = decoded  # type: ignore[attr-defined]  # many consumers read the same bytes
 PATHS, ACTOR = Paths("scale"), Actor("command", "benchmark")
 TICK_S, IDLE_S, LIMIT_S = 0.1, 20.0, 900.0
 ASK_S = 0.0004
@@ -60,11 +61,11 @@ class Traffic:
     """Answers of ZooKeeper to reads, their bytes, and fired watches."""
 
     reads: int = 0
-    bytes: int = 0
+    size: int = 0
     fired: int = 0
 
     def since(self, before: "Traffic") -> "Traffic":
-        return Traffic(self.reads - before.reads, self.bytes - before.bytes, self.fired - before.fired)
+        return Traffic(self.reads - before.reads, self.size - before.size, self.fired - before.fired)
 
 
 class Server(FakeZooKeeperServer):
@@ -129,7 +130,7 @@ class Client(FakeZooKeeper):
 
     def _count(self, size: int) -> None:
         self.traffic.reads += 1
-        self.traffic.bytes += ANSWER_BYTES + size
+        self.traffic.size += ANSWER_BYTES + size
 
     def get_many(self, paths: Sequence[str], watches: Sequence[Watcher | None] = ()) -> list[Node | None]:
         before = self.trips
@@ -207,16 +208,18 @@ class Interfaces:
 
     site: "Site"
     asked: int = 0
-    bytes: int = 0
+    size: int = 0
     encoding_s: float = 0.0
 
     def ask(self, members: Collection[Member], known: Mapping[str, int] | None = None) -> Mapping[str, Answer]:  # noqa: ARG002 - the port's
         began = time.process_time()
         found = self.site.consumers
-        raw = {one.consumer: encode_status(found[one.consumer].agent.status()) for one in members if one.consumer in found}
+        raw = {
+            one.consumer: encode_status(found[one.consumer].agent.status()) for one in members if one.consumer in found
+        }
         self.encoding_s += time.process_time() - began
         self.asked += len(members)
-        self.bytes += sum(map(len, raw.values()))
+        self.size += sum(map(len, raw.values()))
         answers: dict[str, Answer] = dict.fromkeys((one.consumer for one in members), REFUSED)
         return answers | {consumer: decode_status(consumer, text) for consumer, text in raw.items()}
 
@@ -294,14 +297,15 @@ class Site:
         """Let consumers and coordinator run; return the seconds until `done`, at most `limit_s`."""
         began = self.clock.now()
         while self.clock.now() - began < limit_s:
-            self._consume()
+            self.consume()
             if not self._coordinate():
                 self.clock.advance(TICK_S)
             elif done():
                 break
         return self.clock.now() - began
 
-    def _consume(self) -> None:
+    def consume(self) -> None:
+        """Step the consumers that something has woken, or whose second is over."""
         now = self.clock.monotonic()
         for consumer in [one for one in self.consumers.values() if one.woken or now >= one.due_at]:
             consumer.step()
@@ -345,27 +349,26 @@ class Site:
 def measured(site: Site, what: str, act: Callable[[], None], count: int) -> dict[str, Any]:
     """Measure from the change to Stable."""
     traffic, site.work = replace(site.server.traffic), Work()
-    asked, answered = site.interfaces.asked, site.interfaces.bytes
+    asked, answered = site.interfaces.asked, site.interfaces.size
     began, at = site.clock.now(), time.perf_counter()
     act()
     seconds = site.run(lambda: site.stable(count)) and site.clock.now() - began
     cost, work = site.server.traffic.since(traffic), site.work
-    figures = {
+    return {
         "what": what,
         "stable_s": round(seconds, 1),
         "moves": work.moves,
         "reads": cost.reads,
-        "mib": round(cost.bytes / 2**20, 1),
+        "mib": round(cost.size / 2**20, 1),
         "watches": site.server.watches,
         "fired": cost.fired,
         "looks": work.looks,
         "longest_look_s": round(work.longest_s, 2),
         "longest_computed_s": round(work.computed_s, 2),
         "asked": site.interfaces.asked - asked,
-        "asked_mib": round((site.interfaces.bytes - answered) / 2**20, 1),
+        "asked_mib": round((site.interfaces.size - answered) / 2**20, 1),
         "real_s": round(time.perf_counter() - at, 1),
     }
-    return figures
 
 
 def idle(site: Site) -> dict[str, Any]:
@@ -373,15 +376,15 @@ def idle(site: Site) -> dict[str, Any]:
     before = replace(site.server.traffic)
     until = site.clock.now() + IDLE_S
     while site.clock.now() < until:
-        site._consume()
+        site.consume()
         site.clock.advance(TICK_S)
     cost = site.server.traffic.since(before)
     return {
         "what": "idle",
         "watches": site.server.watches,
         "reads_a_second": round(cost.reads / IDLE_S),
-        "bytes_a_second": round(cost.bytes / IDLE_S),
-        "bytes_a_second_and_consumer": round(cost.bytes / IDLE_S / len(site.consumers)),
+        "bytes_a_second": round(cost.size / IDLE_S),
+        "bytes_a_second_and_consumer": round(cost.size / IDLE_S / len(site.consumers)),
     }
 
 
@@ -395,8 +398,14 @@ def simulated(size: tuple[int, int, int], wants: int, changes: Collection[str]) 
     yield measured(site, "one joins", lambda: site.join(first), staying + 1)
     yield measured(site, "a tenth joins", lambda: site.join(rest), consumers)
     acts: dict[str, Sequence[tuple[str, Callable[[], None], int]]] = {
-        "leave": [("one leaves", lambda: site.leave([0]), consumers - 1), ("it comes back", lambda: site.join([0]), consumers)],
-        "dead": [("a tenth dies", lambda: site.die(rack), consumers - tenth), ("it comes back", lambda: site.join(rack), consumers)],
+        "leave": [
+            ("one leaves", lambda: site.leave([0]), consumers - 1),
+            ("it comes back", lambda: site.join([0]), consumers),
+        ],
+        "dead": [
+            ("a tenth dies", lambda: site.die(rack), consumers - tenth),
+            ("it comes back", lambda: site.join(rack), consumers),
+        ],
         "restart": [("rolling restart, a tenth at a time", lambda: rolling(site, tenth), consumers)],
     }
     for name in changes:
@@ -433,7 +442,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--size", default="5000x100000x200", help="consumers x partitions x topics")
     parser.add_argument("--wants", type=int, default=1, help="topics of each consumer; 0 = all")
-    parser.add_argument("--changes", nargs="*", default=["dead", "leave", "restart"], choices=["dead", "leave", "restart"])
+    parser.add_argument(
+        "--changes", nargs="*", default=["dead", "leave", "restart"], choices=["dead", "leave", "restart"]
+    )
     parser.add_argument("--json", type=output, default="build/benchmarks/scale-simulated.json")
     given = parser.parse_args()
     consumers, partitions, number = map(int, given.size.split("x"))

@@ -119,7 +119,9 @@ _CODE = "The version of the code, used by consumers to register; {code} in appli
 CODE = _text("code", "Version of the code", _CODE, "--code", "", maxLength=64)
 _SIZE = "How many consumers the fleet should have."
 COUNT = Parameter(
-    "count", _field("integer", "Consumers", _SIZE, minimum=0, maximum=MAX_CONSUMERS), CommandOption(int, _SIZE, minimum=0)
+    "count",
+    _field("integer", "Consumers", _SIZE, minimum=0, maximum=MAX_CONSUMERS),
+    CommandOption(int, _SIZE, minimum=0),
 )
 _NEW_IDS = "Pattern of new ids, with {} for the number; empty = as for the present ids."
 PATTERN = _text("pattern", "Pattern of ids", _NEW_IDS, "--pattern", "", maxLength=64)

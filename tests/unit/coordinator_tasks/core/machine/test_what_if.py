@@ -87,7 +87,7 @@ def test_a_replay_goes_on_from_where_another_one_ended() -> None:
     ("change", "said"),
     [
         (SiteChange(join=-1), "-1 consumers cannot join; give a number from 0 to 10000"),
-        (SiteChange(join=1_001), "1001 consumers cannot join"),
+        (SiteChange(join=10_001), "10001 consumers cannot join"),
         (SiteChange(leave=("x",)), "consumer 'x' is not registered (registered: a, b); name one of these"),
         (SiteChange(crash=("x",)), "consumer 'x' is not registered"),
         (SiteChange(leave=("a",), crash=("a",)), "consumer 'a' cannot both leave and crash; name it once"),

@@ -134,7 +134,7 @@ def test_it_may_shrink_to_nothing_and_then_needs_a_pattern(shop: Cluster) -> Non
         ("nosuch", 3, "", NotManaged, r"has no fleet 'nosuch' \(it has: billing\)"),
         ("a/b", 3, "", InvalidName, "cannot be a"),
         (APP, -1, "", BadFleet, "0 to 10000 consumers, and not -1"),
-        (APP, 1001, "", BadFleet, "and not 1001"),
+        (APP, 10_001, "", BadFleet, "and not 10001"),
         (APP, 3, "b", BadFleet, "needs {} once"),
         (APP, 3, "{}-{}", BadFleet, "needs {} once"),
         (APP, 3, "b/{}", InvalidName, "cannot be a consumer id"),

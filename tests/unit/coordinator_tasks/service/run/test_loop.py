@@ -8,6 +8,7 @@ import pytest
 
 from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import Move, MoveKind, State
+from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.plan.transitions import TopicReport
 from coordinator_tasks.service.run import loop
 from coordinator_tasks.service.run.loop import BUSY_S, HANDOFF_S, QUIET_S, _pause_s
@@ -53,7 +54,7 @@ def test_a_wait_for_one_topic_looks_at_the_others_once_a_second(monkeypatch: pyt
         waits = len(looks) < 5
         return [replace(report(TopicOutcome.WAITING if waits else TopicOutcome.UNCHANGED), topic="orders")]
 
-    monkeypatch.setattr(loop.transitions, "step", step)
+    monkeypatch.setattr(transitions, "step", step)
     loop.run(site.coordinator, stop, "test")
     both, one = ("bills", "orders"), ("orders",)
     assert looks == [both, one, one, both, one, both]
