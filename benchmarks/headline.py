@@ -17,6 +17,7 @@ from benchmarks import (
     pipeline,
     rebalance,
     scale,
+    scale_simulated,
     sinks,
     source,
     state,
@@ -327,6 +328,7 @@ PLACES = (
     Place(FURTHER, "scale, plain", ("scale-plain",), scale.markdown),
     Place(FURTHER, "scale", ("scale",), scale.markdown),
     Place(FURTHER, "scale, 50,000 partitions", ("scale-50000",), scale.markdown),
+    Place(FURTHER, "scale, simulated", ("scale-simulated",), scale_simulated.markdown),
     Place(FURTHER, "weighted", ("weighted",), weighted.markdown),
     Place(
         FURTHER,

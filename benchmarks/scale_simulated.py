@@ -11,6 +11,7 @@ processor time that they need here, `ASK_S` for each answer of a consumer, and `
 """
 
 import argparse
+import gc
 import json
 import sys
 import time
@@ -32,7 +33,7 @@ from coordinator_tasks.core.ports import Node, Operation, Stat, Watcher
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import topics
 from coordinator_tasks.service.plan import transitions
-from coordinator_tasks.service.run.loop import BUSY, HANDOFF_S, QUIET_S
+from coordinator_tasks.service.run.loop import ALL_SHARE, BUSY, HANDOFF_S, QUIET_S
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.process.agent import Agent
 from spark_apps.agent.settings import Identity, Timing
@@ -43,7 +44,6 @@ from tests.fakes.zookeeper import FakeZooKeeper, FakeZooKeeperServer
 
 V = TypeVar("V")
 decoded = lru_cache(1_000)(decode_node)
-view.decode_node = decoded  # type: ignore[attr-defined]  # many consumers read the same bytes
 PATHS, ACTOR = Paths("scale"), Actor("command", "benchmark")
 TICK_S, IDLE_S, LIMIT_S = 0.1, 20.0, 900.0
 ASK_S = 0.0004
@@ -319,13 +319,15 @@ class Site:
         if now < self.look_at:
             return False
         everything = not self.busy or now >= self.all_at
-        self.all_at = now + QUIET_S if everything else self.all_at
         asked, trips, encoding = self.interfaces.asked, self.zk.trips, self.interfaces.encoding_s
+        gc.freeze()  # the consumers are not the coordinator's to collect
         began = time.process_time()
         reports = transitions.step(self.c, self.names if everything else self.busy, ACTOR)
         computed = time.process_time() - began - (self.interfaces.encoding_s - encoding)
         took = computed + ASK_S * (self.interfaces.asked - asked) + TRIP_S * (self.zk.trips - trips)
         self.clock.advance(max(0.0, took - (self.clock.now() - now)))
+        if everything:
+            self.all_at = now + max(QUIET_S, took * ALL_SHARE)
         self.busy = [one.topic for one in reports if one.outcome in BUSY]
         self.look_at = self.clock.now() + (HANDOFF_S if self.busy else QUIET_S)
         work = self.work
@@ -390,6 +392,7 @@ def idle(site: Site) -> dict[str, Any]:
 
 def simulated(size: tuple[int, int, int], wants: int, changes: Collection[str]) -> Iterator[dict[str, Any]]:
     """Yield the costs of a start, of idle consumers, and of these changes."""
+    view.decode_node = decoded  # type: ignore[attr-defined]  # many consumers read the same bytes
     consumers, tenth = size[0], max(1, size[0] // 10)
     site, staying = Site(size, wants), size[0] - tenth
     rack, first, rest = range(tenth), [staying], range(staying + 1, consumers)
@@ -426,16 +429,21 @@ def rolling(site: Site, tenth: int) -> None:
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """Return a row for each change of each run."""
+    """Return a row for each change of each run, and the costs of idle consumers."""
     titles = {"stable_s": "Stable", "moves": "moves", "reads": "reads", "mib": "MiB", "fired": "watches fired"}
-    titles |= {"looks": "looks", "longest_look_s": "longest look", "longest_computed_s": "of it processor"}
-    rows = [
-        [key, part["what"], *(f"{part[name]:,}" for name in titles)]
-        for key, parts in result["runs"].items()
-        for part in parts
-        if "moves" in part
-    ]
-    return f"{told(result)}\n\n{grid(('size', 'change', *titles.values()), rows, ('size', 'change'))}"
+    titles |= {"looks": "looks", "longest_look_s": "longest look", "longest_computed_s": "its processor time"}
+    rows, idling = [], []
+    for size, parts in result["runs"].items():
+        where = size.replace("x", " × ")
+        rows += [[where, one["what"], *(f"{one[name]:,}" for name in titles)] for one in parts if "moves" in one]
+        idling += [
+            f"Idle, {where}: {one['watches']:,} watches, {one['reads_a_second']:,} reads and "
+            f"{one['bytes_a_second'] / 1e6:.1f} MB a second, {one['bytes_a_second_and_consumer']:,} bytes a second for each consumer."
+            for one in parts
+            if "moves" not in one
+        ]
+    head = ("consumers × partitions × topics", "change", *titles.values())
+    return "\n\n".join([f"{told(result)}", grid(head, rows, head[:2]), *idling])
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ written to ZooKeeper by a compare-and-set. A lost race is harmless, because the 
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, TypeAlias, TypeVar
@@ -37,13 +37,14 @@ from coordinator_tasks.core.model import (
     topic_status,
 )
 from coordinator_tasks.core.names import is_consumer
-from coordinator_tasks.core.ports import VersionCheck, committed_of
+from coordinator_tasks.core.ports import Operation, VersionCheck, committed_of
 from coordinator_tasks.core.protocol import claims as claim_steps
 from coordinator_tasks.core.protocol.znodes import CHUNK, children, chunks, find_many, put, written
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes.concerned import Links
 
 PLATFORM = "platform"
+NOTES_AT_ONCE = 100
 V = TypeVar("V")
 Offsets: TypeAlias = Mapping[int, Committed] | Refused | None
 """A group's committed offsets of one topic, the brokers' refusal, or `None` = no answer."""
@@ -268,14 +269,13 @@ def note_absences(c: Coordinator, world: World, holders: Mapping[str, frozenset[
         for consumer, held in holders.items()
         if consumer not in world.claims and consumer not in world.unclear
     }
-    claims, unclear = dict(world.claims), dict(world.unclear)
-    for consumer, claim in {**world.claims, **lost}.items():
-        updated = _noted(c, world, claim, holders.get(consumer, frozenset()), asked_at)
-        try:
-            if updated != claim and (written := put_claim(c, claim, updated)) is not None:
-                claims[consumer] = written
-        except NoAccess as error:
-            unclear[consumer] = str(error)
+    unclear = dict(world.unclear)
+    notes = [
+        (claim, updated)
+        for consumer, claim in {**world.claims, **lost}.items()
+        if (updated := _noted(c, world, claim, holders.get(consumer, frozenset()), asked_at)) != claim
+    ]
+    claims = {**world.claims, **_put_claims(c, notes, unclear)}
     world = replace(world, claims=claims, unclear=unclear)
     isolated = {}
     for consumer, incarnation in _overdue(c, world, holders):
@@ -330,10 +330,36 @@ def same_boot(c: Coordinator, claim: IdClaim) -> bool:
     return not host.startswith(_LOOPBACK) or (bool(c.boot_id) and claim.boot_id == c.boot_id)
 
 
+def _put_claims(
+    c: Coordinator, notes: Sequence[tuple[IdClaim, IdClaim]], unclear: dict[str, str]
+) -> dict[str, IdClaim]:
+    """Return the written claims, many in one transaction; if one of them is refused, each is written alone.
+
+    `unclear` gets the claims that this account may not write.
+    """
+    found: dict[str, IdClaim] = {}
+    for chunk in chunks(notes, NOTES_AT_ONCE):
+        try:
+            together = written(c.zk, [_claim_write(c, old, new) for old, new in chunk])
+        except NoAccess:
+            together = False
+        for old, new in chunk:
+            try:
+                noted_claim = replace(new, version=old.version + 1) if together else put_claim(c, old, new)
+                if noted_claim is not None:
+                    found[new.consumer] = noted_claim
+            except NoAccess as error:
+                unclear[new.consumer] = str(error)
+    return found
+
+
+def _claim_write(c: Coordinator, old: IdClaim, new: IdClaim) -> Operation:
+    return put(c.paths.id(old.consumer), member_codec.encode_claim(new), old.version)
+
+
 def put_claim(c: Coordinator, old: IdClaim, new: IdClaim) -> IdClaim | None:
     """Return the written claim; `None` = another process has written it, or the consumer has registered."""
-    write = put(c.paths.id(old.consumer), member_codec.encode_claim(new), old.version)
-    return replace(new, version=old.version + 1) if written(c.zk, [write]) else None
+    return replace(new, version=old.version + 1) if written(c.zk, [_claim_write(c, old, new)]) else None
 
 
 def _overdue(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]]) -> list[tuple[str, int]]:

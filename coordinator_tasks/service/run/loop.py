@@ -25,6 +25,7 @@ BUSY_S = 0.05  # pause while something is waited for
 HANDOFF_S = 0.2  # pause after a plan that consumers perform among themselves: they answer later
 QUIET_S = 1.0  # pause while nothing is due: finds changes that no watch reports
 AMONG_THEM = (MoveKind.HANDOFF, MoveKind.START)  # a barrier opens only after the coordinator has asked
+ALL_SHARE = 5  # while topics wait, looks at everything take at most a fifth of the time
 BUSY = (TopicOutcome.WRITTEN, TopicOutcome.WAITING, TopicOutcome.OVERTAKEN)
 CHORES_S = 10.0  # new partitions and readmissions
 PRUNE_S = 60.0  # old records
@@ -48,10 +49,11 @@ def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicRe
             c.discovery.watch(wake.set)
             chores.do(c)
             # Between two looks at everything, a wait for some topics asks only the consumers of these topics.
-            everything = woken or not busy or c.clock.monotonic() >= all_at
-            if everything:
-                all_at = c.clock.monotonic() + QUIET_S
+            began = c.clock.monotonic()
+            everything = woken or not busy or began >= all_at
             reports = transitions.step(c, transitions.topics(c) if everything else busy, actor)
+            if everything:
+                all_at = began + max(QUIET_S, (c.clock.monotonic() - began) * ALL_SHARE)
             busy = [one.topic for one in reports if one.outcome in BUSY]
             measures.do(c, reports)
         except (Unavailable, NoAccess) as error:

@@ -41,14 +41,27 @@ def test_the_loop_looks_later_at_what_consumers_do_among_themselves(reports: lis
     assert _pause_s(reports) == pause_s
 
 
-def test_a_wait_for_one_topic_looks_at_the_others_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+BOTH, ONE = ("bills", "orders"), ("orders",)
+
+
+@pytest.mark.parametrize(
+    ("takes_s", "expected"),
+    [
+        (0.1, [BOTH, ONE, ONE, ONE, BOTH, BOTH]),
+        (0.3, [BOTH, ONE, ONE, ONE, ONE, BOTH]),
+        (1.0, [BOTH, ONE, ONE, ONE, ONE, BOTH]),
+    ],
+)
+def test_a_wait_for_one_topic_looks_at_all_once_a_second_or_a_fifth_of_the_time(
+    monkeypatch: pytest.MonkeyPatch, takes_s: float, expected: list[tuple[str, ...]]
+) -> None:
     site, stop, looks = Site(), threading.Event(), list[tuple[str, ...]]()
     site.add_topic("orders")
     site.add_topic("bills")
 
     def step(_: object, names: Collection[str], __: object) -> list[TopicReport]:
         looks.append(tuple(names))
-        site.clock.advance(0.4)
+        site.clock.advance(0.4 if len(names) == 1 else takes_s)
         if len(looks) == 6:
             stop.set()
         waits = len(looks) < 5
@@ -56,5 +69,4 @@ def test_a_wait_for_one_topic_looks_at_the_others_once_a_second(monkeypatch: pyt
 
     monkeypatch.setattr(transitions, "step", step)
     loop.run(site.coordinator, stop, "test")
-    both, one = ("bills", "orders"), ("orders",)
-    assert looks == [both, one, one, both, one, both]
+    assert looks == expected
