@@ -1,4 +1,4 @@
-"""JSON on the network: a consumer's status, and the metadata of a committed offset."""
+"""The JSON of a consumer's status, and of the metadata of a committed offset."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -35,10 +35,10 @@ from coordinator_tasks.core.names import MAX_ID_BYTES, is_consumer
 from coordinator_tasks.core.text.json_fields import Fields, read_json
 from coordinator_tasks.core.text.partition_text import cut
 
-MAX_STATUS_BYTES = 16 * 1024 * 1024  # a status of 50,000 running partitions
+MAX_STATUS_BYTES = 16 * 1024 * 1024  # enough for a status of 50,000 running partitions
 
 MOST_REPORTS = 100
-"""A consumer's own limit for a topic and for itself: a page shows all of them."""
+"""Limit per topic and per consumer, kept by consumers too. A page shows all reports."""
 MOST_CHARS = 2_000
 
 
@@ -52,7 +52,7 @@ def _sentences(texts: Sequence[str]) -> tuple[str, ...]:
 
 _SAID = FieldKind(lambda fields, name: _cut(fields.text(name)))
 _REPORTS = FieldKind(lambda fields, name: _sentences(fields.texts(name)), list)
-"""Sentences for persons, cut: neither Spark's errors nor a hostile consumer may make a page of megabytes."""
+"""Sentences for persons, cut to size. Neither Spark's errors nor a hostile consumer may make a page of megabytes."""
 
 _LAST_PASS = Shape(
     LastPass,
@@ -168,7 +168,7 @@ encode_status = _STATUS.encode
 
 
 def decode_status(address: str, raw: bytes) -> ConsumerStatus:
-    """Read a consumer's answer; raises `Malformed` with the address in place of a path."""
+    """Read a consumer's answer. Raises `Malformed` with the address as the path."""
     quick = quick_status(raw) if len(raw) <= MAX_STATUS_BYTES else None
     return (
         _of_quick(quick) if quick is not None else _STATUS.read(Fields.parse(address, raw, VERSION, MAX_STATUS_BYTES))
@@ -229,7 +229,7 @@ def _running_of(quick: QuickRunning, token_of: Callable[[QuickToken], Token]) ->
 
 
 def encode_metadata(committed: Committed) -> str:
-    """The metadata string of a committed offset (Kafka allows 4,096 bytes; this is about 250)."""
+    """Return the metadata of a committed offset: about 250 of the 4,096 bytes that Kafka allows."""
     token = committed.token or Token(0, 0)
     body: dict[str, object] = {
         "v": VERSION,
@@ -246,7 +246,7 @@ def encode_metadata(committed: Committed) -> str:
 
 
 def decode_metadata(offset: int, metadata: str | None) -> Committed:
-    """Return the owner's facts in a committed offset; foreign metadata gives a `Committed` without a token."""
+    """Return the owner's facts in a committed offset. For foreign metadata, return a `Committed` without a token."""
     quick = quick_metadata(metadata) if metadata else None
     if quick is not None and quick.v == VERSION:
         token = Token(quick.e, quick.i, quick.g)
