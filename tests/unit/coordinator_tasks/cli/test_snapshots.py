@@ -130,7 +130,7 @@ def test_steps_are_replayed_one_after_the_other_without_a_cluster(run: Run, file
         (["join=-1"], "'join=-1' has no number from 1"),
         (["join=2.7"], "'join=2.7' has no number from 1"),
         (["join=99999999999999999999"], "has no number from 1 to 999999999"),
-        (["join=1001"], "1001 consumers cannot join; give a number from 0 to 1000"),
+        (["join=10001"], "10001 consumers cannot join; give a number from 0 to 10000"),
         (["leave=zoe"], "consumer 'zoe' is not registered (registered: a, b); name one of these"),
         (["crash=a", "crash=a"], "consumer 'a' is not registered (registered: b); name one of these"),
         (["strategy=best"], "there is no strategy 'best'"),

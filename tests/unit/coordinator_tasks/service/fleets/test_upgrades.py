@@ -642,7 +642,7 @@ REFUSED: list[tuple[str, Callable[[UpgradingSite], None], dict[str, Any], type[C
     ("errors", nothing, {"rule": Rule(max_errors=-1)}, BadUpgrade, "-1 errors cannot be"),
     ("rule", nothing, {"rule": Rule(call="mine")}, BadRule, r"no rule 'mine' \(they have: none\); add it"),
     ("rule's module", with_no_module, {"rule": Rule(call="mine")}, BadRule, "cannot be imported: ModuleNotFoundError"),
-    ("count", nothing, {"count": 1001}, BadUpgrade, "1001 new consumers cannot be"),
+    ("count", nothing, {"count": 10001}, BadUpgrade, "10001 new consumers cannot be"),
     ("topic", nothing, {"topics": ("nosuch",)}, NotManaged, "'nosuch' is not managed"),
     ("code", nothing, {"version": FleetVersion("app.py", code="a/b")}, BadFleet, "'a/b' cannot be a version of code"),
     ("variable", nothing, {"version": FleetVersion("a.py", environment={"1": ""})}, BadFleet, "'1' cannot name a var"),
