@@ -16,7 +16,8 @@ from coordinator_tasks.core.protocol.znodes import children, find_many, newest_f
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import action_log
 
-KEEP = 10_000
+KEEP, KEEP_IN_ALL, KEEP_LEAST = 10_000, 100_000, 500
+"""Records kept of a topic, of all topics together, and at least of each topic: ZooKeeper holds them in memory."""
 _CHUNK = 200  # records read at once while going back in time
 _FIRST = 20  # the same for rebalances, of which mostly the newest few of a topic are wanted
 _DELETES = 500
@@ -149,6 +150,11 @@ def read(c: Coordinator, topic: str, names: Sequence[str]) -> dict[str, Record]:
 def names(c: Coordinator, topic: str) -> list[str]:
     """The records' names, oldest first; any other child is no record."""
     return numbered(c.zk, c.paths.history(topic))
+
+
+def kept(topics: int) -> int:
+    """Return the number of records to keep of each of so many topics."""
+    return min(KEEP, max(KEEP_LEAST, KEEP_IN_ALL // max(1, topics)))
 
 
 def prune(c: Coordinator, topic: str, keep: int = KEEP) -> int:

@@ -43,7 +43,7 @@ def _continue_and_prune(c: Coordinator, managed: Sequence[str], *, prune: bool) 
     yield from upgrade(c)
     if prune:
         for topic in filter(is_topic, managed):
-            yield from _pruned(topic, partial(history.prune, c, topic))
+            yield from _pruned(topic, partial(history.prune, c, topic, history.kept(len(managed))))
         yield from _pruned("what was asked for", partial(history.prune_asked, c))
 
 

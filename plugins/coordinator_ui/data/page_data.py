@@ -162,7 +162,7 @@ def rebalance(c: Coordinator, topic: str, name: str) -> Rebalance:
         if one.rebalance == name:
             return one
     raise NotManaged(
-        f"topic {topic!r} has no rebalance {name!r} in its history; it may be older than the {history.KEEP} records kept"
+        f"topic {topic!r} has no rebalance {name!r} in its history; it may be older than the records kept"
     )
 
 

@@ -5,7 +5,7 @@ from coordinator_tasks.core.codecs.history_codec import encode_record
 from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.model import Actor, Move, MoveKind, Record, State
 from coordinator_tasks.core.ports import Create
-from coordinator_tasks.service.nodes.history import prune, rebalances, records
+from coordinator_tasks.service.nodes.history import kept, prune, rebalances, records
 from tests.fakes.cluster import Cluster
 from tests.fakes.zookeeper import paths_read
 
@@ -103,3 +103,8 @@ def test_a_record_that_cannot_be_read_is_named(shop: Cluster) -> None:
     shop.zk.transact([Create(f"{shop.paths.history('orders')}/", b"[]", sequence=True)])
     with pytest.raises(Malformed, match=r"^/consumers/shop/history/orders/0000000000: is not a JSON object"):
         records(shop.coordinator, "orders")
+
+
+@pytest.mark.parametrize(("topics", "records"), [(0, 10_000), (10, 10_000), (40, 2_500), (200, 500), (1_000, 500)])
+def test_many_topics_share_the_records_that_are_kept(topics: int, records: int) -> None:
+    assert kept(topics) == records
