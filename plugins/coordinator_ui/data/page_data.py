@@ -161,9 +161,7 @@ def rebalance(c: Coordinator, topic: str, name: str) -> Rebalance:
     for one in history.newest(c, topic):
         if one.rebalance == name:
             return one
-    raise NotManaged(
-        f"topic {topic!r} has no rebalance {name!r} in its history; it may be older than the records kept"
-    )
+    raise NotManaged(f"topic {topic!r} has no rebalance {name!r} in its history; it may be older than the records kept")
 
 
 def consumer_pages(c: Coordinator, one: Rebalance) -> dict[str, ConsumerPages]:
