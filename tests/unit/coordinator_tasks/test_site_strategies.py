@@ -1,4 +1,4 @@
-"""A site's own strategies: how they are found, what they are given, and what becomes of everything they can do wrong."""
+"""A site's own strategies: discovery, input, and every possible fault."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ Call = Callable[[Problem], Any]
 
 
 def by_tier(problem: Problem) -> Mapping[int, str]:
-    """Everything to the members whose attribute `tier` is `gold`, in turn; what is fixed stays."""
+    """All partitions to the members with the attribute `tier` = `gold`, in turn; fixed partitions stay."""
     gold = sorted(m for m, one in problem.members.items() if one.attributes.get("tier") == "gold")
     free = [p for p in problem.partitions if p not in problem.fixed]
     return {p: gold[i % len(gold)] for i, p in enumerate(free)} | {**problem.fixed}
@@ -36,7 +36,7 @@ class _Holder:
 
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A package of the site that can be imported."""
+    """An importable package of the site."""
     made = ModuleType("site_rules")
     monkeypatch.setitem(sys.modules, "site_rules", made)
     made.__dict__.update(by_tier=by_tier, Holder=_Holder, number=7)
@@ -44,7 +44,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def with_strategy(call: Call, *consumers: str, **more: Any) -> Scene:
-    """A topic that was Stable under `balanced`, and is given the site's strategy `mine`."""
+    """A Stable topic under `balanced`, then with the site's strategy `mine`."""
     scene = stable(*consumers, **more)
     known = {**ASSIGNORS, "mine": site_strategies.SiteStrategy("mine", "site_rules:mine", call)}
     scene.policy = replace(scene.policy, strategies=Strategies(known))
@@ -102,7 +102,7 @@ def raises(problem: Problem) -> Mapping[int, str]:
 
 
 class Wordless(Exception):
-    """An error whose text is a mistake."""
+    """An error with a failing text."""
 
     def __str__(self) -> str:
         return f"no rack {self.args[0]}"
@@ -145,7 +145,7 @@ def test_what_a_strategy_does_wrong_is_one_line_that_holds_the_topic_and_loses_n
 
 
 def first_only(problem: Problem) -> Mapping[int, str]:
-    """The first partition to the first member, and the others to nobody."""
+    """The first partition to the first member; no owner for the others."""
     return {0: min(problem.members)} if problem.members else {}
 
 

@@ -1,4 +1,4 @@
-"""Who may read which cluster on the pages: a walk over every route, with every way to name a cluster."""
+"""The right to read a cluster on the pages: a walk over every route, with every way to name a cluster."""
 
 import re
 from collections.abc import Iterator
@@ -27,9 +27,9 @@ from tests.fakes.cluster import PERSON, Cluster
 from tests.unit.plugins.pages_site import airflow_refuses, pages_of, stable, text_of, write
 
 CLUSTERS = {"alphaville": "rebalance", "betatown": "rebalance__betatown"}
-"""Cluster → its DAG. The first one is the site's default."""
+"""Cluster → DAG. The first cluster is the site's default."""
 NO_CONTENT = ("/tile.js", "/live", "/clusters/{cluster}/live")
-"""Code, and a page that is filled by its script."""
+"""Code, and a page filled by its script."""
 
 
 def topic_of(cluster: str) -> str:
@@ -41,12 +41,12 @@ def rebalance_of(cluster: str) -> str:
 
 
 def names_of(cluster: str) -> set[str]:
-    """What shows that an answer is about this cluster."""
+    """Marks of an answer about this cluster."""
     return {cluster, topic_of(cluster), rebalance_of(cluster), f"{cluster}-giver", f"{cluster}-taker", f"{cluster}-why"}
 
 
 def busy(name: str) -> Cluster:
-    """A cluster with a topic, two consumers that answer, a rebalance, an action, and a moment of the trend."""
+    """A cluster with a topic, two answering consumers, a rebalance, an action, and a moment of the trend."""
     found, topic = Cluster(name), topic_of(name)
     found.kafka.create_topic(topic, 2)
     topics.add_topic(found.coordinator, topic, "readers", actor=PERSON)
@@ -84,7 +84,7 @@ def test_every_route_only_reads_and_asks_airflow_who_it_is(route: Any) -> None:
 def requests(
     route: APIRoute, mine: str, other: str
 ) -> Iterator[tuple[str, list[tuple[str, str]], dict[str, Any], bool]]:
-    """Path, query, what an action was asked for, and whether any of them names the other cluster."""
+    """Path, query, request of an action, and whether any part names the other cluster."""
     values = {
         "cluster": (mine, other),
         "topic": (topic_of(mine), topic_of(other)),
@@ -121,7 +121,7 @@ def site() -> dict[str, Cluster]:
 
 @pytest.fixture
 def client(site: dict[str, Cluster], monkeypatch: pytest.MonkeyPatch) -> TestClient:
-    """Of a user who is signed in; an action's run says a line of the cluster that it was asked for."""
+    """The context of a signed-in user; an action's run logs a line of the requested cluster."""
     monkeypatch.setenv("COORDINATOR_CLUSTERS", ",".join(CLUSTERS))
     monkeypatch.setattr(audits, "BETWEEN_S", 0.0)
     client = pages_of(lambda name: (name, lambda: nullcontext(site[name].coordinator)))

@@ -1,4 +1,4 @@
-"""A template in whatever a consumer, a znode or a form says has no effect anywhere: Airflow's own machinery renders the tasks."""
+"""Templates of a consumer, a znode or a form have no effect, although Airflow renders the tasks."""
 
 import json
 import runpy
@@ -63,7 +63,7 @@ def template(touched: Path) -> str:
 
 @dataclass
 class Instance:
-    """One task instance with what Airflow gives it, and everything that it leaves behind for a person to see."""
+    """A task instance with Airflow's context, and all its visible results."""
 
     dag: DAG
     task_id: str
@@ -93,7 +93,7 @@ class Instance:
         return SimpleNamespace(is_paused=False)
 
     def run(self) -> "Instance":
-        """Render and execute it as Airflow's task runner does."""
+        """Render and execute as Airflow's task runner."""
         self.task = self.dag.get_task(self.task_id).prepare_for_execution()
         run = SimpleNamespace(
             conf=self.conf,
@@ -137,7 +137,7 @@ _NO_LOG: Any = SimpleNamespace(debug=lambda *_, **__: None)
 
 
 def without_effect(touched: Path, *instances: Instance) -> bool:
-    """Whether no command ran, and nothing that is shown holds what the template comes to."""
+    """Whether no command ran, and no shown text has the rendered template."""
     shown = json.dumps([one.left for one in instances], default=str)
     assert not touched.exists(), "a command has run"
     assert EFFECT not in shown
@@ -146,7 +146,7 @@ def without_effect(touched: Path, *instances: Instance) -> bool:
 
 @pytest.fixture
 def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, template: str) -> Iterator[Cluster]:
-    """A topic that waits for its consumer, with a template in all that consumers and znodes can say."""
+    """A topic that waits for its consumer, with a template in every text of consumers and znodes."""
     cluster = Cluster()
     cluster.kafka.create_topic("orders", 4)
     topics.add_topic(cluster.coordinator, "orders", "g", actor=PERSON)
@@ -199,7 +199,7 @@ def chatty(template: str) -> ConsumerStatus:
 
 
 def test_a_template_among_the_arguments_of_an_ordinary_operator_would_run(touched: Path, template: str) -> None:
-    """So the other tests of this file see it when one does."""
+    """Proof that the other tests of this file would notice a rendering."""
     with DAG("ordinary") as dag:
         TriggerDagRunOperator.partial(task_id="wake", trigger_dag_id="x").expand_kwargs([{"conf": {"s": template}}])
     done = Instance(dag, "wake", map_index=0)
@@ -211,7 +211,7 @@ def test_a_template_among_the_arguments_of_an_ordinary_operator_would_run(touche
 
 
 def test_the_label_of_a_run_for_the_longest_topic_fits_into_airflows_database(dags: dict[str, DAG]) -> None:
-    """PostgreSQL refuses a longer one, and the task would fail after it has started the run."""
+    """PostgreSQL refuses a longer value, and the task would fail after starting the run."""
     column: Any = TaskInstance.__table__.columns["rendered_map_index"]
     topic = "t" * MAX_TOPIC_CHARS
     found = [{"trigger_dag_id": "stuck_topic", "conf": {"topic": topic, "consumer": "a"}}]
@@ -358,7 +358,7 @@ def test_an_answer_isolates_the_blocker_in_the_name_of_who_gave_it(shop: Cluster
     shop.statuses.answers["a"] = silent("x")
     said = {"chosen_options": ["isolate"], "params_input": {}, "responded_at": datetime.now(UTC)}
     event = {**said, "responded_by_user": {"id": "1", "name": "ada"}}
-    # A task that waited is built again when it goes on.
+    # A deferred task is built again when resumed.
     answer = dag.get_task("ask").execute_complete({}, event)
     assert Instance(dag, "apply_answer", given, {"ask": answer}).run().left["xcom"] == "ada"
     isolation = directives.read_directive(shop.coordinator, "a").isolation

@@ -1,7 +1,7 @@
 """Our own commands in the command blocks of the pages run.
 
-They are typed here on a shop in memory, each block on a shop of its own: they have to be understood, and to do
-something (exit code 0). A block that only sets variables is run by bash, and the settings are read from what it has set.
+Each block is typed on a fresh shop in memory: each command must have exit code 0. Bash runs a block that only sets variables, and the
+settings are read from the resulting environment.
 """
 
 import io
@@ -26,11 +26,11 @@ from tests.world.site import Site
 
 ROOT = Path(__file__).parents[3]
 SHELLS = ("", "sh", "bash", "console")
-"""Marks of a command block. What a program prints is marked `text`, and code by its language."""
+"""Marks of a command block. Output is marked `text`, and code by its language."""
 OURS = re.compile(r"(?:\.venv/bin/python -m coordinator_tasks|coordinator) (.*)")
 SETTINGS = re.compile(r"export COORDINATOR_(?!ALLOWED)")
 HELD_BACK = ("run", "metrics", "doctor", "approve")
-"""Commands that the shop in memory cannot answer: two never end, one asks real servers, and one needs a plan that waits."""
+"""Commands without an answer in memory: two never end, `doctor` asks real servers, `approve` needs a waiting plan."""
 UPGRADE = "upgrade billing 1.5.0 --code 1.5.0 --why tried"
 BEFORE = {
     "import main.state": "export main.state",
@@ -38,14 +38,14 @@ BEFORE = {
     "unpin orders --partition": "pin orders billing-2 --partition 3",
     "offsets undo": "offsets reset --topic orders:3 --to-earliest --why tried --execute",
 }
-"""What a block takes for granted, by a command in it: this is typed before it."""
+"""Precondition of a block, by a command of the block: a command typed before the block."""
 LEAST = {
     "COORDINATOR_CLUSTER": "main",
     "COORDINATOR_ZOOKEEPER": "zk:2181",
     "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": "broker:9092",
 }
 REBALANCE = re.compile(r"\b\d+-[0-9a-f]{8}\b")
-"""The name of a rebalance in an example: a real one takes its place."""
+"""The name of a rebalance in an example, replaced by a real rebalance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def pages() -> list[Path]:
 
 
 def blocks() -> list[Block]:
-    """The command blocks of all pages: those marked as a shell's, and the unmarked ones."""
+    """The command blocks of all pages: blocks with a shell's mark or no mark."""
     found = []
     for page in pages():
         text = page.read_text()
@@ -84,7 +84,7 @@ def blocks() -> list[Block]:
 
 
 class Yes(io.StringIO):
-    """A person at a terminal who answers every question with yes."""
+    """A terminal with the answer yes to every question."""
 
     def __init__(self) -> None:
         super().__init__("y\n" * 10)
@@ -94,7 +94,7 @@ class Yes(io.StringIO):
 
 
 def ours(line: str) -> str:
-    """The arguments of a command of ours that is typed here; empty = it is another command."""
+    """The arguments of a command of ours; empty = another program, or held back."""
     found = OURS.fullmatch(line.strip())
     return "" if found is None or found[1].split()[0] in HELD_BACK else found[1]
 
@@ -104,7 +104,7 @@ def typed_here(line: str) -> bool:
 
 
 def open_site() -> Site:
-    """What the pages talk of: topic `orders` of the group `orders-billing`, the fleet `billing`, and a spare consumer."""
+    """The world of the pages' examples: topic `orders` of the group `orders-billing`, the fleet `billing`, and a spare consumer."""
     site = Site()
     site.kafka.create_topic("orders", 12)
     for partition in range(12):

@@ -1,4 +1,4 @@
-"""docker-compose.yaml, looked at without Docker: what it names exists, is pinned, and fits together."""
+"""docker-compose.yaml, checked without Docker: all named things exist, are pinned, and fit together."""
 
 import json
 import re
@@ -37,18 +37,18 @@ def pin(package: str) -> str:
 
 
 def environment(service: str) -> dict[str, str]:
-    """What the service gets when every variable is set to `x`."""
+    """The service's environment with every variable set to `x`."""
     given: dict[str, str] = services[service].get("environment", {})
     return {name: VARIABLE.sub("x", value) for name, value in given.items()}
 
 
 def bases() -> list[str]:
-    """Every image that is not built here, by its name and tag."""
+    """Every foreign image, by name and tag."""
     return [DIGEST.sub("", one) for one in references()]
 
 
 def references() -> list[str]:
-    """Every image that is not built here, as the file names it."""
+    """Every foreign image, as in the file."""
     found = [s["image"] for s in services.values() if "build" not in s]
     for text in dockerfiles.values():
         found += re.findall(r"^(?:FROM |COPY --from=)(\S+)", text, re.MULTILINE)
@@ -109,13 +109,13 @@ def test_airflow_on_kubernetes_has_its_executor_the_charts_log_in_and_a_client_o
 
 
 def test_airflow_on_kubernetes_launches_in_the_pool_that_is_always_there() -> None:
-    """Airflow never runs a task whose pool is missing, and its chart makes none."""
+    """Airflow never runs a task whose pool is missing, and Airflow's chart makes no pool."""
     values = yaml.safe_load((ROOT / "docs" / "kubernetes" / "airflow-values.yaml").read_text())
     assert "COORDINATOR_LAUNCH_POOL" not in {one["name"] for one in values["env"]}
 
 
 def test_network_policies_on_kubernetes_let_prometheus_read_the_consumers_metrics() -> None:
-    """At the status interface alone: Spark's UI asks nobody who they are."""
+    """At the status interface alone: Spark's UI has no log-in."""
     text = (ROOT / "docs" / "kubernetes" / "network-policies.yaml").read_text()
     free = {"protocol": "TCP", "port": 32768, "endPort": 60999}
     for policy in yaml.safe_load_all(text):

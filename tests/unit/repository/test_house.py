@@ -1,4 +1,4 @@
-"""The rules of the house that no linter knows: documents in step with the code, and nothing in it that must not be."""
+"""Rules of the house without a linter: documents in step with the code, no forbidden content."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ from tests.sbom import pinned
 ROOT = Path(__file__).parents[3]
 BINARY = {".png", ".jpg", ".ico", ".gif", ".woff2", ".gz"}
 
-# Written apart, so that this file does not hold what it looks for.
+# Written in parts, so that this file has no match.
 REGISTRY_HOSTS = (
     *("pypi" + ".org", "python" + "hosted.org", "repo1." + "maven", "repo.maven." + "apache.org", "maven" + "-central"),
     *("registry." + "npmjs", "artifact" + "ory", "proxy." + "golang"),
@@ -29,7 +29,7 @@ SECRET = re.compile(
 
 
 def committed() -> list[Path]:
-    """Every file that git knows, or everything but what it would ignore where there is no git."""
+    """Every file known to git; without git, every file outside of ignored folders."""
     found = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
     if found.returncode == 0:
         return [path for name in found.stdout.split("\0") if name and (path := ROOT / name).is_file()]
@@ -38,7 +38,7 @@ def committed() -> list[Path]:
 
 
 def texts() -> list[tuple[str, str]]:
-    """Name and content of every committed file that is text."""
+    """Name and content of every committed text file."""
     return [(str(p.relative_to(ROOT)), p.read_text()) for p in committed() if p.suffix not in BINARY]
 
 

@@ -1,4 +1,4 @@
-"""The plain consumer's reading thread: what it says of itself when it does not end."""
+"""The plain consumer's reading thread: its report when hanging at the end."""
 
 import threading
 import time
@@ -23,7 +23,7 @@ NODE = TopicNode("127.0.0.1:1", "g", 1, "g1", "id-1", initial_partitions=1)
 
 
 class Client:
-    """A Kafka client that is stuck until it is let go."""
+    """A Kafka client, stuck until released."""
 
     def __init__(self, settings: dict[str, str], *, logger: object) -> None:
         assert logger is LIBRARY_LOG
@@ -34,7 +34,7 @@ class Client:
     entered, free = threading.Event(), threading.Event()
 
     refuses: ClassVar[bool] = True
-    warmed: ClassVar[list[tuple[object, float]]] = []  # whom the warm-up asked, and its time limit
+    warmed: ClassVar[list[tuple[object, float]]] = []  # brokers of the warm-up, and its time limit
 
     def list_topics(self, topic: str, *, timeout: float) -> SimpleNamespace:
         self.warmed.append((topic, timeout))
@@ -49,8 +49,8 @@ class Client:
     polls: ClassVar[list[float]] = []
     assigned: ClassVar[list[int]] = []
     closed: ClassVar[list[int]] = []
-    closers: ClassVar[list[tuple[str, bool]]] = []  # the threads that close clients
-    about: ClassVar[list[dict[str, object]]] = []  # what log lines say beside their text
+    closers: ClassVar[list[tuple[str, bool]]] = []  # threads for closing clients
+    about: ClassVar[list[dict[str, object]]] = []  # the fields of log lines
     kafka: ClassVar[FakeKafka]
 
     def consume(self, _most: int, poll_s: float) -> list[object]:

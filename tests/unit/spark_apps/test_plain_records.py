@@ -1,6 +1,6 @@
-"""The plain consumer's way of a record: assigned, fetched, handed out under the right holding, passed, and covered.
+"""The way of a record in the plain consumer: assigned, fetched, handed out under the right holding, passed, and covered.
 
-The test takes every step of the reading thread itself, on a log and a clock of its own.
+The test takes every step of the reading thread, on a fake log and a fake clock.
 """
 
 import threading
@@ -29,7 +29,7 @@ NODE = TopicNode("host:9092", "g", 1, "g1", "id-1", incarnations={"a": 1, "b": 1
 
 @dataclass(frozen=True)
 class Message:
-    """A record, or an error in its place; without one of them, the end of the partition."""
+    """A record or an error; without both, the end of the partition."""
 
     at: tuple[int | None, int]
     wrong: KafkaError | None = None
@@ -55,7 +55,7 @@ def failed(code: int, partition: int | None, offset: int = -1) -> Message:
 
 
 class Client:
-    """A Kafka client: gives all that is there of what is assigned, from its position on, and refuses a position beyond the log."""
+    """A Kafka client: returns all records of assigned partitions from the position on; refuses a position beyond the log."""
 
     def __init__(self, kafka: FakeKafka) -> None:
         self.kafka = kafka
@@ -89,7 +89,7 @@ class Client:
 
 
 class Thread:
-    """The reading thread, which the test is itself."""
+    """The reading thread, driven by the test."""
 
     def __init__(self, **_: object) -> None: ...
 
@@ -97,7 +97,7 @@ class Thread:
 
 
 class Stage:
-    """Consumer `a` and topic `t` with two partitions; whoever it asks for something answers at once."""
+    """Consumer `a` and topic `t` with two partitions; all neighbours answer at once."""
 
     def __init__(self, clock: FakeClock, client: Client, output: plain.Output | None) -> None:
         self.clock, self.client, self.kafka = clock, client, client.kafka
@@ -119,7 +119,7 @@ class Stage:
         self.rows += [(one.partition, message.offset() or 0, one.token_epoch) for one, message in records]
 
     def see(self, **changes: object) -> None:
-        """The next node; a partition that is not in `since` has been held since then."""
+        """The next node; partitions outside of `since` are held from this node on."""
         self.node = replace(self.node, epoch=self.node.epoch + 1, **changes)  # type: ignore[arg-type]
         self.runner.edit(lambda ownership: ownership.grants.on_node(self.node))
         self.tick()
@@ -138,7 +138,7 @@ class Stage:
         return self.client.consume(0, 0.0)
 
     def turn(self, seconds: float = 0.1) -> None:
-        """What the thread does in one turn, and what is to be committed then."""
+        """One turn of the thread, commits included."""
         self.topic._process(self.fetch())  # type: ignore[arg-type]
         self.tick(seconds)
 
@@ -214,7 +214,7 @@ def test_what_is_taken_away_is_fetched_no_longer_and_under_a_new_grant_from_its_
 
 
 class Fussy:
-    """A sink that refuses some records, and every record while it is `away`."""
+    """A sink with refused records; while `away`, every record is refused."""
 
     def __init__(self, *poison: tuple[int, int], error: type[BaseException] = ValueError) -> None:
         self.poison, self.error, self.away = set(poison), error, False
@@ -317,7 +317,7 @@ def test_a_failing_partition_is_given_away_at_once_at_its_committed_position(mak
 
 
 def test_the_reading_goes_on_until_the_end_and_knows_when_it_last_had_everything(stage: Stage) -> None:
-    """Here a poll brings less than it may, so nothing was left at its time."""
+    """A poll with fewer records than allowed leaves nothing in the client."""
     stage.own(0)
     stage.turn()
     stage.kafka.append("t", 0, 3)
@@ -383,7 +383,7 @@ def test_a_client_whose_records_wait_for_a_slow_sink_is_kept_for_long(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def looks(*, polled_at: float) -> bool:
-        """Whether the client is kept after some time, with the last poll that left nothing in it at this time."""
+        """Whether the client is kept, for the time of the last poll without remaining records."""
         stage.clock.advance(plain.STUCK_S)
         stage.topic._polled_at = polled_at
         stage.topic._replace_stuck_client()
@@ -404,7 +404,7 @@ def test_a_client_whose_records_wait_for_a_slow_sink_is_kept_for_long(
 
 
 def test_each_new_client_has_more_time_than_the_one_before(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Aborted records may take long to skip, and a new client begins with them again."""
+    """Skipping aborted records may take long, and a new client begins again."""
     monkeypatch.setattr(stage.client, "close", bool, raising=False)
     monkeypatch.setattr(stage.topic, "_stalled", lambda _: {1: 10})
     began, times = stage.clock.monotonic(), list[float]()
@@ -525,13 +525,13 @@ def test_a_batch_whose_commit_is_not_known_is_not_delivered_at_most_once(make: M
     rows: list[object] = []
     stage = make(plain.Output(lambda _, records: rows.extend(records), Delivery.AT_MOST_ONCE))
     stage.own(0)
-    stage.turn()  # its worker has ended: nobody commits
+    stage.turn()  # the worker has ended: no commit
     assert stage.runner.ownership.status().last_batch["offsets"] == 10
     assert rows == []
 
 
 class Store:
-    """A transactional store that refuses one partition."""
+    """A transactional store with one refused partition."""
 
     def __init__(self) -> None:
         self.steps: dict[int, SinkStep] = {}

@@ -1,4 +1,4 @@
-"""How a topic's query is made, of which pipeline, and that one whose Python process was too slow is started again."""
+"""The start of a topic's query: its pipeline, its settings, and a new start after a slow Python process."""
 
 import threading
 import time
@@ -29,7 +29,7 @@ SITE = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
 
 
 class Ended:
-    """A query that is over."""
+    """An ended query."""
 
     isActive = False  # noqa: N815 (Spark's name)
     runId = "run"  # noqa: N815
@@ -44,7 +44,7 @@ class Ended:
 
 
 class Runner:
-    """`failed`: each reason for which reading has failed."""
+    """`failed`: the reasons of all failed reads."""
 
     topic = "orders"
     over = False
@@ -138,7 +138,7 @@ def test_a_query_that_takes_long_to_start_is_told(monkeypatch: pytest.MonkeyPatc
 
 
 class Dying(Ended):
-    """Its batch has failed, and so has the end of its thread: Spark calls it active for ever."""
+    """A query with a failed batch and a failed end of its thread: Spark reports an active query for ever."""
 
     isActive = True  # noqa: N815
 
@@ -174,7 +174,7 @@ class Hanging(Ended):
 
 
 def test_a_jvm_that_hangs_keeps_nobody_waiting_and_is_heard_when_it_answers() -> None:
-    """Hand-offs, and the look at what makes no progress, are made by the thread that asks."""
+    """The calling thread makes hand-offs, and checks the progress."""
     query = Hanging("no such column")
     topic = TopicQuery(cast(Any, Runner(opened=True)), lambda _: cast(Any, query), lambda _: 0)
     topic._thread.join()
@@ -192,7 +192,7 @@ def test_a_jvm_that_hangs_keeps_nobody_waiting_and_is_heard_when_it_answers() ->
 
 
 def test_a_consumer_ends_its_session_also_if_its_jvm_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as its session lives it is registered, and keeps what it could not give away."""
+    """A registered consumer keeps the remaining partitions while its session lives."""
     answers, ended = threading.Event(), threading.Event()
 
     @contextmanager
@@ -217,7 +217,7 @@ def test_a_consumer_ends_its_session_also_if_its_jvm_hangs(monkeypatch: pytest.M
 
 
 def test_a_topic_that_appears_while_the_jvm_hangs_does_not_hang_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The agent would not notice any more that nothing is read, and would keep its partitions for ever."""
+    """A hanging agent would notice no missing read, and keep its partitions for ever."""
     answers, cores = threading.Event(), list[int]()
 
     class Context:
@@ -422,7 +422,7 @@ def test_a_second_pipeline_that_nothing_would_reach_is_refused(arguments: dict[s
 
 
 def served(topics: tuple[str, ...], pipelines: Sequence[dict[str, Any]], spark_ui: str | None = None) -> list[Any]:
-    """What a consumer tells its process before it registers: topics, then its Spark UI and application."""
+    """Calls of a consumer before the registration: topics, then Spark UI and application."""
     site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
     context = SimpleNamespace(uiWebUrl=spark_ui, applicationId="local-17")
     made = Consumer(cast(Any, SimpleNamespace(sparkContext=context)), ConsumerSettings(site, "a", topics))
@@ -479,7 +479,7 @@ def test_a_topic_without_a_pipeline_is_refused_at_the_start(
 
 
 class Plan:
-    """A logical plan of one operator, which reads a stream."""
+    """A logical plan: one streaming operator."""
 
     def __init__(self, operator: str) -> None:
         self._operator = operator
@@ -495,7 +495,7 @@ class Plan:
 
 
 class Writer:
-    """A DataStreamWriter that takes down what it is told; its query is of one operator."""
+    """A DataStreamWriter with recorded calls; the query has one operator."""
 
     def __init__(self, told: dict[str, Any], operator: str) -> None:
         self._told = told
@@ -513,7 +513,7 @@ class Writer:
 
 
 class Session:
-    """A SparkSession, as far as a query's start asks it."""
+    """The part of a SparkSession for the start of a query."""
 
     def __init__(self, told: dict[str, Any]) -> None:
         self.sparkContext = SimpleNamespace(addJobTag=lambda tag: told.update(tag=tag))
@@ -523,7 +523,7 @@ HOOKS = Hooks(ConsumerRebalanceListener())
 
 
 def query_of(operator: str, monkeypatch: pytest.MonkeyPatch, **how: Any) -> dict[str, Any]:
-    """What Spark and the topic's ownership were told for a query of this operator."""
+    """Calls of Spark and of the topic's ownership for a query with this operator."""
     told: dict[str, Any] = {}
 
     def build(stream: object, settings: object) -> Any:

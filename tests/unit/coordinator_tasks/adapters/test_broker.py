@@ -1,4 +1,4 @@
-"""Answers of a broker whose group coordinator is not ready yet, which cannot be had from a real one at will."""
+"""Answers of a broker with a group coordinator that is not ready yet: a real broker gives none at will."""
 
 import gc
 import time
@@ -52,12 +52,12 @@ def test_the_clients_of_a_broker_end_with_it_and_wait_for_no_garbage_collection(
 
 
 def threads() -> int:
-    """Of this process, those of the library too."""
+    """Threads of this process, the library's included."""
     return len(list(Path("/proc/self/task").iterdir()))
 
 
 class Reader:
-    """Fails with these codes, then has nothing committed."""
+    """Fails with these codes, then answers without a commit."""
 
     def __init__(self, codes: list[int]) -> None:
         self.codes = codes
@@ -173,7 +173,7 @@ def test_settings_that_a_producer_refuses_are_refused(monkeypatch: pytest.Monkey
 
 
 class Meanwhile(dict[int, Token]):
-    """What is held of a topic; whenever it is looked at, the worker of another topic of the group takes a partition."""
+    """The held partitions of a topic; at each look the worker of another topic of the group takes a partition."""
 
     def __init__(self, offsets: TransactionalGroupOffsets, taken: tuple[Token, Producer]) -> None:
         super().__init__()
@@ -192,7 +192,7 @@ def test_the_topics_of_a_group_take_and_give_up_partitions_at_the_same_time() ->
 
 
 class Producing:
-    """A producer that refuses to begin a transaction before it was initialized, as the library's does."""
+    """A producer that refuses transactions before the initialization, as the library's producer."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -226,7 +226,7 @@ class Producing:
 
 @pytest.fixture
 def producing(monkeypatch: pytest.MonkeyPatch) -> tuple[TransactionalGroupOffsets, Producing]:
-    """Group `g`, in which nothing is committed yet, and the producer of every partition."""
+    """Group `g` without commits, and the producer of every partition."""
     offsets, producer = TransactionalGroupOffsets({"bootstrap.servers": "127.0.0.1:1"}, "g", "c"), Producing()
     monkeypatch.setattr(offsets._broker, "_reader", lambda *_: Reader([]))
     monkeypatch.setattr(offsets._broker, "group_metadata", lambda _: None)
@@ -249,7 +249,7 @@ def test_commits_are_made_by_one_initialized_producer(producing: tuple[Transacti
 
 
 class Client:
-    """Answers what it is asked of a coordinator, or never."""
+    """Answers requests to a coordinator, or never."""
 
     def __init__(self, *, answers: bool) -> None:
         self.answers = answers
@@ -363,7 +363,7 @@ class Topic:
 
 
 class Topics:
-    """Describes topics, each with what it has for it."""
+    """Describes topics by stored answers."""
 
     def __init__(self, **answers: Topic | int) -> None:
         self.answers = answers
@@ -402,7 +402,7 @@ def test_a_topic_that_kafka_does_not_describe_hides_no_other(monkeypatch: pytest
 
 
 class Place:
-    """What a group has committed in a partition, or the error of it."""
+    """A group's commit in a partition, or the partition's error."""
 
     def __init__(self, topic: str, partition: int, offset: int, error: int | None = None) -> None:
         self.topic, self.partition, self.offset, self.metadata = topic, partition, offset, ""
@@ -426,7 +426,7 @@ def test_a_topic_without_known_offsets_hides_no_other_of_its_group(monkeypatch: 
 
 
 class Slow(Client):
-    """Answers while it is looked at for the second time; before that these troubles come."""
+    """Answers the second look, after these troubles."""
 
     def __init__(self, tell: Callable[[KafkaError], None], *troubles: KafkaError) -> None:
         super().__init__(answers=False)
@@ -458,7 +458,7 @@ def test_a_wrong_certificate_hides_no_other(monkeypatch: pytest.MonkeyPatch, tro
         return made.results(lambda *_: {"": client.future}).only("the cluster")
 
     assert asked(WRONG_CERTIFICATE) == "an answer"
-    for refused in (troubles, (WRONG_CERTIFICATE,)):  # the library does not repeat that all are down
+    for refused in (troubles, (WRONG_CERTIFICATE,)):  # the library does not repeat the event of all brokers down
         with pytest.raises(KafkaUnavailable, match=r"refuses the log-in .*certificate verify failed"):
             asked(*refused)
 

@@ -1,4 +1,4 @@
-"""What only one kind of registry can show: claims, guards, lost answers; a folder's heart-beats."""
+"""Behaviour of a single kind of registry: claims, guards, lost answers; a folder's heart-beats."""
 
 import os
 import threading
@@ -151,7 +151,7 @@ def test_a_folder_that_goes_away_while_it_is_read_has_lost_nobody(tmp_path: Path
     share.mkdir()
 
     class Going(FakeClock):
-        """Asked between the list of the files and the first of them."""
+        """Called between the list of the files and the first file."""
 
         def now(self) -> float:
             if share.exists():
@@ -205,7 +205,7 @@ def test_heart_beats_go_on_when_a_file_that_could_not_be_read_is_removed(tmp_pat
     registry, file = FileRegistry(tmp_path, SystemClock(), ttl_s=0.2), tmp_path / "a.json"
     registry.register(A1)
     until = time.monotonic() + WAIT_S
-    while file.read_bytes() != b"{":  # a beat that had begun may write it once more
+    while file.read_bytes() != b"{":  # a begun beat may write the file once more
         assert time.monotonic() < until
         file.write_bytes(b"{")
         time.sleep(0.2)  # several beats
@@ -232,7 +232,7 @@ def test_a_folder_registration_is_in_zookeeper_before_it_is_seen(server: FakeZoo
 
 
 def test_who_is_registered_in_a_folder_is_noted_once_per_zookeeper(server: FakeZooKeeperServer, tmp_path: Path) -> None:
-    """Consumers register again every few seconds, which is no sign that they come and go."""
+    """Consumers register again every few seconds: no join and no leave."""
     session, clock = server.connect(), FakeClock()
     registry = FileRegistry(tmp_path, clock, announce=lambda member: note_registration(session, PATHS, member, clock))
     registry.register(A1)
@@ -265,7 +265,7 @@ NEW = Member("a", 9, "http://h:2", "boot", process="two")
 
 @pytest.fixture(params=["zookeeper", "folder"])
 def follows(request: pytest.FixtureRequest, server: FakeZooKeeperServer, tmp_path: Path) -> Iterator[Follow]:
-    """Registers one after the other, each in a process of its own; `gone` are those that are over."""
+    """Registers one consumer after the other, each in a separate process; `gone`: the ended consumers."""
     asked: list[str] = []
 
     def follow(*members: Member, gone: Collection[str] = ()) -> IdClaim:

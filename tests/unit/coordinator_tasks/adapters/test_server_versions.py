@@ -1,4 +1,4 @@
-"""What a server tells of its version: never more than the doctor can show, and nothing from one that answers oddly."""
+"""A server's version: never more than the doctor can show, and nothing from a malformed answer."""
 
 import socket
 import struct
@@ -46,7 +46,7 @@ def told_by_broker(answer: bytes) -> str:
 
 
 def features(level: int, finalized: int = 7) -> bytes:
-    """As a broker ends its answer: what it supports, then what the cluster uses."""
+    """The end of a broker's answer: supported features, then features in use."""
     one = bytes([len(NAME) + 1]) + NAME
     body = b"\0\0\0\x01" + one + struct.pack(">hh", 7, level) + b"\0" + one + struct.pack(">hh", finalized, finalized)
     return struct.pack(">i", len(body)) + body
@@ -110,7 +110,7 @@ def test_a_server_that_is_down_or_silent_tells_nothing(monkeypatch: pytest.Monke
 
 @contextmanager
 def limited(size: int, *, resets: bool = False) -> Iterator[str]:
-    """Takes one connection, reads a length, and hangs up if it is larger than this; else it waits for the rest."""
+    """Takes one connection, reads a length, and hangs up at a larger length than this; otherwise waits for the rest."""
 
     def serve() -> None:
         connection, _ = listener.accept()

@@ -1,7 +1,7 @@
 """The status client reads hostile answers within bounds, over real sockets.
 
 2,000 characters of a text, 100 reports of a topic and 64 characters of a name are read. Compressed answers are refused unread.
-One answer has one time limit, all answers of a look share 32 MB, and no cookie is kept. 2,000 registrations that never answer
+One answer has one time limit, all answers of a look share 32 MB, and no cookie is kept. 2,000 silent registrations
 take the time of one registration.
 """
 
@@ -35,7 +35,7 @@ LIMIT_S = 1.5
 
 @dataclass
 class Interface:
-    """A consumer's interface that answers what it is told to, and keeps what it was sent."""
+    """A consumer's interface with given answers, and a list of the requests."""
 
     body: bytes = encode_status(STATUS)
     code: int = 200
@@ -254,7 +254,7 @@ def test_a_connection_that_the_consumer_is_about_to_end_is_not_used_again(
 
 @contextlib.contextmanager
 def flooding(answer: bytes, pause_s: float = 0.0) -> Iterator[tuple[Member, list[int]]]:
-    """A consumer whose answer never ends, and how many bytes it could send."""
+    """A consumer with an endless answer, and the number of sent bytes."""
     sent = [0]
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -391,7 +391,7 @@ def test_one_that_has_answered_before_and_one_that_has_not_are_asked_in_turn() -
 
 @contextlib.contextmanager
 def answering(raw: bytes) -> Iterator[Member]:
-    """A consumer that answers its first request with these bytes."""
+    """A consumer that answers the first request with these bytes."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:

@@ -1,4 +1,4 @@
-"""The command line on the fakes: what a person reads, what a program reads, and the exit codes."""
+"""The command line on the fakes: text for a person, output for a program, exit codes."""
 
 import json
 import re
@@ -49,7 +49,7 @@ from tests.fakes.zookeeper import FakeZooKeeper
 
 @dataclass
 class Site(Cluster):
-    """A cluster in memory with consumers that obey at once."""
+    """A cluster in memory; consumers obey at once."""
 
     name: str = "site"
     sessions: dict[str, FakeZooKeeper] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Site(Cluster):
         self.clock.advance(10)
 
     def obey(self, member: Member) -> Answer:
-        """Act on the topic node as it stands, release what is owed, and report what then runs."""
+        """Act on the present topic node, release the owed partitions, and report the running partitions."""
         topics = {}
         for topic in self.zk.children(self.paths.assignments):
             path = self.paths.topic(topic)
@@ -276,7 +276,7 @@ def test_status_says_what_a_consumer_does_not_read_and_what_of_its_registration_
 
 
 def test_what_a_consumer_cannot_process_is_told_of_the_topic_and_of_the_consumer(run: Run, site: Site) -> None:
-    """The topic is Stable: every partition has an owner, and one of them does not get on."""
+    """The topic is Stable: every partition has an owner, and one partition makes no progress."""
     stable(run, site, "consumer-a")
     why = "partition 3 waits at offset 5: ValueError: bad record (failed 4 times; tried again)"
 
@@ -357,7 +357,7 @@ def test_an_announced_restart_is_told_once_while_its_partitions_wait(run: Run, s
 
 
 def test_a_crash_loop_tells_its_reason_how_often_and_when_the_next_process_gets_something(run: Run, site: Site) -> None:
-    """To those who look at the topic, and to those who look at the consumers; between two lives, and in one."""
+    """Shown with the topic and with the consumers; between two processes, and in one process."""
     run("add-topic", "orders", "--group", "g", "--why", "x")
     run("set-fleet", "sales", "--application", "app.py", "--consumer", "consumer-a", "--why", "x")
     why = "exit code 1: ModuleNotFoundError: no x"

@@ -1,4 +1,4 @@
-"""The question about a plan that exceeds the budget: what it says, whom it asks, and what an answer does."""
+"""The question about a plan over the budget: text, persons asked, effect of an answer."""
 
 import asyncio
 from contextlib import nullcontext
@@ -25,7 +25,7 @@ KIM = {"id": "kim", "name": "Kim Lee"}
 
 @pytest.fixture
 def site() -> Site:
-    """A plan of two moves waits, and one is allowed."""
+    """A plan of two moves waits; the budget allows one move."""
     found = stable_site("a", "b", partitions=6)
     found.coordinator = replace(found.coordinator, budget=Budget(moves=1, approvers=("kim",)))
     found.starts("c")
@@ -39,7 +39,7 @@ def digest(site: Site) -> str:
 
 
 class Task:
-    """It has no XComs: nothing of an answer may come from there."""
+    """A task without XComs: no part of an answer may come from XComs."""
 
     def __init__(self) -> None:
         self.id = "its id"
@@ -66,7 +66,7 @@ def ask(site: Site, monkeypatch: pytest.MonkeyPatch) -> approval.PlanApprovalOpe
 def answered(
     site: Site, monkeypatch: pytest.MonkeyPatch, chosen: list[str], person: dict[str, str] | None, plan: str = ""
 ) -> Any:
-    """What the task does with an answer of which Airflow's triggerer has told it."""
+    """The task's work after an answer from Airflow's triggerer."""
     monkeypatch.setattr(ApprovalOperator, "execute_complete", lambda _self, _context, event: event)
     event = {"chosen_options": chosen, "params_input": {}, "responded_by_user": person}
     return ask(site, monkeypatch).execute_complete(context(site, plan), event)

@@ -1,4 +1,4 @@
-"""Which runs launch for which fleets, and which missing consumers one run launches."""
+"""Runs by fleet, and the missing consumers that a run launches."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -35,20 +35,20 @@ def context(app: str, ti: Runs) -> Any:
 
 
 def launched(shop: Cluster, monkeypatch: pytest.MonkeyPatch, app: str, ti: Runs | None = None) -> list[str]:
-    """The consumers that a run for this fleet launches."""
+    """The consumers launched by a run for this fleet."""
     operator = MissingConsumersOperator(task_id="missing")
     monkeypatch.setattr(operator, "coordinator", Opened(shop.coordinator))
     return [one["consumer"] for one in operator.execute(context(app, ti or Runs()))]
 
 
 def wanted(shop: Cluster, **fleets: int) -> None:
-    """Fleets of so many consumers, of which none is there."""
+    """Fleets of so many consumers, all missing."""
     for app, count in fleets.items():
         fleet.set_fleet(shop.coordinator, Fleet(app, "app.py", tuple(f"{app}-{number}" for number in range(count))))
 
 
 def started(shop: Cluster, monkeypatch: pytest.MonkeyPatch, ti: Runs, app: str = "") -> dict[str, str]:
-    """Fleet -> id of the run that a run starts for it."""
+    """Fleet -> id of the run started for the fleet."""
     operator = FleetRunsOperator(task_id="fleets")
     monkeypatch.setattr(operator, "coordinator", Opened(shop.coordinator))
     return {one["conf"]["app"]: one["trigger_run_id"] for one in operator.execute(context(app, ti))}

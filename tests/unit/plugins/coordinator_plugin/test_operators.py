@@ -1,4 +1,4 @@
-"""The operators that plan, and that continue with what a run leaves over."""
+"""The planning operators, and the operators that continue with a run's leftovers."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -22,14 +22,14 @@ from tests.world.site import Site, stable_site
 
 
 class Told(list[Any]):
-    """The events by which runs have told what they leave over; `after` as Airflow's."""
+    """The events with the leftovers of runs; `after` as Airflow's."""
 
     def after(self, since: str) -> list[Any]:
         return [one for one in self if one.timestamp >= datetime.fromisoformat(since)]
 
 
 def told(left: str, ago_s: float = 0.0, run: str = "other") -> SimpleNamespace:
-    """The event of a run that has left this over."""
+    """The event of a run with these leftovers."""
     return SimpleNamespace(timestamp=NOW - timedelta(seconds=ago_s), extra={"left": left}, source_run_id=run)
 
 
@@ -47,7 +47,7 @@ def goes_on(
     woken_by: Sequence[SimpleNamespace] = (),
     queued: int = 0,
 ) -> tuple[list[dict[str, Any]], DagRunTriggerException | None]:
-    """The extras of the events by which a run's last task wakes the DAG, and the run that it starts by itself."""
+    """The extras of the last task's wake-up events, and the run that the task starts."""
     monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(shop.coordinator))
     asset = Asset(name="zookeeper", uri="zookeeper://shop/topics")
     task = ContinueOperator(task_id="further_run", trigger_dag_id="rebalance", changes=asset)
@@ -75,7 +75,7 @@ def test_what_can_go_on_at_once_wakes_the_dag_as_zookeeper_does(shop: Cluster, m
     transitions.plan(shop.coordinator, ["orders"], PERSON)
     left = continuation(shop.coordinator, []).digest
     assert goes_on(shop, monkeypatch) == ([{"left": left}], None)
-    # A run that was woken for it waits as long as any, and then goes on with it.
+    # The woken run waits as long as any run, and then continues with the leftovers.
     for other in (left, "something else"):
         assert goes_on(shop, monkeypatch, woken_by=[told(other)]) == ([{"left": left}], None)
 
@@ -98,7 +98,7 @@ def test_of_runs_that_leave_the_same_over_the_one_that_began_last_goes_on(
     if skipped:
         with pytest.raises(AirflowSkipException, match="another run continues with it"):
             goes_on(shop, monkeypatch, lately=lately)
-        # The one that was woken for it is that other run, also where the clocks of Airflow's hosts differ.
+        # The woken run is the other run, also where the clocks of Airflow's hosts differ.
         assert goes_on(shop, monkeypatch, woken_by=lately)[0]
     else:
         assert goes_on(shop, monkeypatch, lately=lately)[0]
@@ -131,7 +131,7 @@ def test_what_waits_for_its_time_is_looked_at_when_it_is_over(shop: Cluster, mon
     started = at(60.0)
     assert started.run_after is not None
     assert 60 <= (started.run_after - before).total_seconds() < 120
-    # Airflow makes one run of an id: two runs that leave the same over name the same time, a later one another.
+    # Airflow makes one run for each id: two runs with the same leftovers name the same time, a later run another time.
     assert started.dag_run_id == f"further__digest__{started.run_after:%Y%m%dT%H%M%S}"
     assert at(120.0).dag_run_id != started.dag_run_id
 
@@ -159,7 +159,7 @@ def test_runs_that_are_queued_for_later_leave_room_for_those_of_changes(
 
 
 def skipped_by_plan(site: Site, monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The tasks that a plan of all topics leaves nothing to do for."""
+    """The tasks without work after a plan of all topics."""
     monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(site.coordinator))
     found: set[str] = set()
     monkeypatch.setattr(PlanOperator, "skip", lambda _, ti, tasks: found.update(task.task_id for task in tasks))
@@ -188,7 +188,7 @@ def test_a_run_looks_again_for_an_absent_owner_until_its_partitions_moved(monkey
 
 
 def plans(shop: Cluster, monkeypatch: pytest.MonkeyPatch, run_type: str, *topics: str) -> list[dict[str, Any]]:
-    """What the first task of a run for these topics tells."""
+    """The report of the first task of a run for these topics."""
     monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(shop.coordinator))
     monkeypatch.setattr(PlanOperator, "skip", lambda *_: None)
     with DAG("rebalance"):

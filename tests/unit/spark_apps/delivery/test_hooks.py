@@ -1,4 +1,4 @@
-"""Interceptors: what they may change, and that nothing they do wrong stops the stream."""
+"""Interceptors: allowed changes; no fault of an interceptor stops the stream."""
 
 import logging
 from typing import Any
@@ -21,7 +21,7 @@ class Dropping(ConsumerInterceptor):
 
 
 class Failing(ConsumerInterceptor):
-    """Raises wherever it is asked."""
+    """Raises at every call."""
 
     def on_consume(self, topic: str, batch: pa.RecordBatch) -> pa.RecordBatch:
         raise ZeroDivisionError
@@ -31,7 +31,7 @@ class Failing(ConsumerInterceptor):
 
 
 class Exiting(ConsumerInterceptor):
-    """Ends the process, as it believes."""
+    """Tries to end the process."""
 
     def on_consume(self, topic: str, batch: pa.RecordBatch) -> pa.RecordBatch:
         raise SystemExit(1)
@@ -45,7 +45,7 @@ class Renaming(ConsumerInterceptor):
 
 
 class Noting(ConsumerInterceptor):
-    """Takes down what it is told."""
+    """Records all calls."""
 
     def __init__(self) -> None:
         self.seen: list[object] = []
@@ -78,7 +78,7 @@ def test_one_that_fails_exits_or_gives_other_columns_is_left_out_and_logged(
 def test_executors_get_only_the_interceptors_that_see_records() -> None:
     class Telling(ConsumerInterceptor):
         def on_commit(self, topic: str, offsets: object) -> None:
-            """Nothing of it is for executors."""
+            """No part is for executors."""
 
     dropping = Dropping()
     assert Hooks(interceptors=[Telling(), dropping]).consuming == (dropping,)

@@ -1,4 +1,4 @@
-"""The launcher service: who is launched, with which command and environment, and that a stop reaches them."""
+"""The launcher service: launched consumers, their command and environment, and a stop of all."""
 
 import fcntl
 import itertools
@@ -45,7 +45,7 @@ SETTINGS = Settings(
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[Host]:
-    """Its spark-submit is a program that stays until it is ended."""
+    """A launcher with a long-running program as spark-submit."""
     submit = tmp_path / "submit"
     submit.write_text("#!/bin/sh\nexec sleep 60\n")
     submit.chmod(0o755)
@@ -74,7 +74,7 @@ def folder_of(host: Host, consumer: str) -> RunFolder:
 
 
 def wait_until_ended(host: Host, consumer: str) -> None:
-    """What a launcher leaves behind lives on for a moment after it has failed, and is not launched again meanwhile."""
+    """Processes of a failed launcher live on for a moment, and are not launched again meanwhile."""
     deadline_s = time.monotonic() + 60
     while launcher_service.running(folder_of(host, consumer)):
         assert time.monotonic() < deadline_s, f"{consumer} does not end"
@@ -92,7 +92,7 @@ def test_missing_consumers_are_launched_once_and_stopped_with_the_service(c: Coo
 
 
 def test_a_consumer_whose_end_is_not_reported_yet_is_not_said_to_run(host: Host) -> None:
-    """ZooKeeper is away: its launcher tries on, and holds the lock."""
+    """ZooKeeper is away: the launcher retries, and holds the lock."""
     folder = folder_of(host, "consumer-a")
     folder.begin()
     assert "consumer-a has not ended; its launcher" in launcher_service.why_left(folder)
@@ -103,7 +103,7 @@ def test_a_consumer_whose_end_is_not_reported_yet_is_not_said_to_run(host: Host)
 def test_a_lock_that_cannot_be_opened_ends_neither_the_service_nor_the_others(
     c: Coordinator, host: Host, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As that of a former user, whose folder was given to this one and not what is in it."""
+    """A former user's lock: the folder, not its content, was given to the present user."""
     fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-a", "consumer-b")))
     folder_of(host, "consumer-a").make()
     folder_of(host, "consumer-a").lock.mkdir()
@@ -242,7 +242,7 @@ def test_a_launch_that_fails_is_tried_again_after_a_growing_pause(
 def test_a_round_of_many_slow_launches_counts_as_alive(
     c: Coordinator, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its health check kills it, with all consumers in its container, after two minutes without a sign."""
+    """The health check kills a service without a sign of life for two minutes, with all consumers of the container."""
     fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-a", "consumer-b")))
     alive = host.base / launcher_service.ALIVE
     signs: list[bool] = []
@@ -291,7 +291,9 @@ def test_a_fleet_that_no_program_can_be_started_with_keeps_no_other_one_from_bei
     c: Coordinator, zk: FakeZooKeeper, host: Host, more: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-b",)))
-    written = encode_fleet(Fleet("a-fleet", "app.py", ("consumer-a",), **more))  # not by `set_fleet`, which refuses it
+    written = encode_fleet(
+        Fleet("a-fleet", "app.py", ("consumer-a",), **more)
+    )  # not by `set_fleet`, which refuses the fleet
     zk.transact([Create(c.paths.fleet("a-fleet"), written)])
     assert look(c, host, SETTINGS, Attempts(), 0) == ("consumer-b",)
     assert "consumer-a cannot be launched" in caplog.text

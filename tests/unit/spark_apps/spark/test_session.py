@@ -1,4 +1,4 @@
-"""What a session has to be like: speculative execution, under which both attempts of a task would write."""
+"""Required settings of a session: no speculative execution, where both attempts of a task would write."""
 
 import os
 import uuid
@@ -19,19 +19,19 @@ from spark_apps.spark import session
 
 SETTINGS = ConsumerSettings(Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"}), "a")
 SOCKET_PATH_BYTES = 108
-"""Of `sun_path` in Linux's unix(7), with the byte that ends it."""
+"""Length of `sun_path` in Linux's unix(7), with the final NUL byte."""
 GIVEN = ("--consumer", "a", "--cluster", "c", "--zookeeper", "zk:2181", "--kafka", "k:9092", "--default", "m:f")
 
 
 def running(**settings: str) -> Any:
-    """A session with ours and these settings, as its context has them; the names with _ for a point."""
+    """A session with our settings and these settings, as in the context; names with _ for a point."""
     given = {**session.SETTINGS, **{name.replace("_", "."): value for name, value in settings.items()}}
     context = SimpleNamespace(getConf=lambda: SimpleNamespace(get=given.get), environment={})
     return SimpleNamespace(conf=SimpleNamespace(get=given.get), sparkContext=context)
 
 
 class Builder(dict[str, str]):
-    """Takes down what is set."""
+    """Records all set values."""
 
     _options: Mapping[str, str] = MappingProxyType({})
 
@@ -57,7 +57,7 @@ def test_speculative_execution_is_refused_unless_the_sink_bears_it(value: str) -
 
 
 def test_what_a_session_over_a_running_context_says_of_it_counts_for_nothing() -> None:
-    """`getOrCreate` writes the builder's settings into such a session; the context keeps its own, by which tasks run."""
+    """`getOrCreate` writes the builder's settings into such a session; tasks run by the context's former settings."""
     speculating = running(spark_speculation="true")
     speculating.conf = running(spark_speculation="false").conf
     with pytest.raises(Refused, match=r"spark\.speculation is on"):
@@ -124,7 +124,7 @@ def test_a_consumer_asks_for_it_before_it_does_anything_else(monkeypatch: pytest
 def test_packages_are_shipped_whatever_the_time_of_their_files(
     seconds: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Images that are built reproducibly have one time for all files, such as 1970."""
+    """Reproducible images have one time for all files, such as 1970."""
     for package in ("spark_apps", "coordinator_tasks"):
         file = tmp_path / package / "inner" / "__init__.py"
         file.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""`weighted`: what is never broken (Hypothesis), and who gets what and why in cases that a person can follow (tables)."""
+"""`weighted`: invariants (Hypothesis), and assignments with reasons in small cases (tables)."""
 
 import random
 import subprocess
@@ -30,7 +30,7 @@ def members(*names: str, **capacities: float) -> dict[str, Member]:
 
 
 def problem(weights: list[float], who: Mapping[str, Member], owned: str = "", **more: Any) -> Problem:
-    """`owned` names the owner of each partition by one letter, `.` = nobody."""
+    """`owned` names the owner of each partition by one letter, `.` = no owner."""
     owners = {p: m for p, m in enumerate(owned) if m != "."}
     known = {"weights": dict(enumerate(weights)), "parameters": SHARP, **more}
     return Problem("orders", tuple(range(len(weights))), who, owners, **known)
@@ -46,7 +46,7 @@ def letters(question: Problem, **parameters: str) -> str:
 
 
 def carried(question: Problem, answer: Mapping[int, str]) -> dict[str, float]:
-    """What everybody carries per capacity."""
+    """The load per capacity of each member."""
     account = LoadAccount(replace(question, owned=answer), rules_of(question.parameters))
     return {m: account.ratio(m) for m in account.seats}
 
@@ -141,7 +141,7 @@ def test_the_order_of_the_input_does_not_matter(question: Problem, rng: Any) -> 
 @settings(max_examples=200)
 @given(problems(free=True))
 def test_no_move_is_below_the_minimum_gain(question: Problem) -> None:
-    """Whoever takes ends well below what somebody had before; whoever gave is relieved by the gain or feeds the floor."""
+    """A taker ends well below the former load of a giver; a giver is relieved by the gain, or feeds the floor."""
     question = replace(question, owned={**dict.fromkeys(question.partitions, min(question.members)), **question.owned})
     answer = Weighted().assign(question)
     before, after = carried(question, question.owned), carried(question, answer)
@@ -166,7 +166,7 @@ def test_the_fullest_never_gets_fuller(question: Problem) -> None:
 @settings(max_examples=200)
 @given(problems(free=True))
 def test_nobody_within_the_tolerance_gives_anything_away(question: Problem) -> None:
-    """Whoever joins or leaves; but who gets something that had no owner may pass something on."""
+    """Joins and leaves; a member with a new unowned partition may pass another partition on."""
     question = replace(question, parameters={**question.parameters, "floor": "0"})
     account, answer = LoadAccount(question, rules_of(question.parameters)), Weighted().assign(question)
     gained = {m for p, m in answer.items() if question.owned.get(p) != m}

@@ -1,4 +1,4 @@
-"""Whatever is written is read back the same; whatever else is read is one error that names the path."""
+"""Written values are read back equal; everything else is an error with the path."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -267,7 +267,7 @@ NOT_STORED = {
     "Record.sequence",
     "ActionRecord.sequence",
 }
-"""Fields that the node's name or its version says, or the reader, or nobody."""
+"""Fields known from the node's name, the version or the reader, or not stored."""
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
@@ -419,7 +419,7 @@ NEXT = {
         lambda raw: decode_asked(PATH, raw, -1),
     ),
 }
-"""Fields and kinds that the last release does not have; its examples are without them."""
+"""Fields and kinds unknown to the last release, and absent in its examples."""
 EVERY: list[Case] = [*CASES.values(), *NEXT.values()]
 
 
@@ -432,11 +432,11 @@ def case(request: pytest.FixtureRequest) -> Case:
 def test_what_is_written_is_read_back_the_same(case: Case) -> None:
     found = case.read(case.write(case.value))
     assert found == case.value
-    assert asdict(found) == asdict(case.value)  # also what does not count when two are compared
+    assert asdict(found) == asdict(case.value)  # also fields that comparisons ignore
 
 
 def parts_of(value: Any) -> Iterator[Any]:
-    """The value and everything in it that is of one of our classes."""
+    """The value, and all instances of our classes in the value."""
     if isinstance(value, Mapping | tuple):
         for one in value.values() if isinstance(value, Mapping) else value:
             yield from parts_of(one)
@@ -491,7 +491,7 @@ def test_an_oversized_node_is_refused_before_it_is_parsed() -> None:
 
 
 def read_or_malformed(case: Case, raw: bytes) -> Any:
-    """Any other error than one that begins with the path is a failure."""
+    """Every error has to begin with the path."""
     try:
         return case.read(raw)
     except Malformed as error:
@@ -563,7 +563,7 @@ HUGE = [10**309, 10**310, 2**63 - 1, 1e300]
 @pytest.mark.parametrize("number", HUGE, ids=["310 digits", "311 digits", "the largest offset", "a large fraction"])
 @pytest.mark.parametrize("name", CASES)
 def test_no_number_of_any_kind_is_too_large_to_be_refused_or_written_again(name: str, number: float) -> None:
-    """Wherever a number may stand, in the value itself and one level below."""
+    """Every place for a number, in the value and one level below."""
     case = CASES[name]
     plain = json.loads(case.write(case.value))
     changed = [{**plain, key: number} for key in plain]

@@ -1,4 +1,4 @@
-"""Every row of the state machine's table, as a sentence: what is there, what is seen, what is written."""
+"""Every row of the state machine's table, as a sentence: stored state, observation, write."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -177,7 +177,7 @@ def test_the_last_consumer_that_was_asked_to_end_closes_everything_and_that_is_h
 
 @pytest.mark.parametrize("asked_while_away", [True, False])
 def test_a_drained_consumer_that_was_away_gives_everything_away_when_back(asked_while_away: bool) -> None:
-    """Left out of that plan, it is no target before and after: nothing else would ask for a further one."""
+    """A consumer left out of the plan is no target before and after: no other cause of a further plan."""
     scene = ab().vanishes("b", answers=True)
     if asked_while_away:
         scene.settles()
@@ -633,7 +633,7 @@ def test_a_rebalance_keeps_its_name_and_beginning_until_stable() -> None:
 
 
 def barrier(partitions: int = 4) -> Scene:
-    """a and b were handing over to c when c was asked to drain: giver and taker may both run those partitions."""
+    """a and b were handing over to c when c was asked to drain: giver and taker may both run the partitions."""
     scene = joining(scene=stable("a", "b", partitions=partitions))
     flight = dict(scene.node.handoff)
     scene.joins("d").drains("c").step()
@@ -675,7 +675,7 @@ def test_a_giver_that_is_lost_during_closing_counts_as_closed(lose: Callable[...
 
 
 def test_a_taker_that_is_lost_during_its_hand_off_is_replaced_through_the_barrier() -> None:
-    # It may have read a release that was written after we looked: a survivor's commit may be under way.
+    # The taker may have read a release written after the look: a survivor's commit may be under way.
     scene = joining()
     ((partition, entry),) = scene.node.handoff.items()
     decision = scene.joins("d").dies("c", Ending.REFUSED).step()

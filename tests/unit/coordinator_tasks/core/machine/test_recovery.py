@@ -1,4 +1,4 @@
-"""Lost or restored ZooKeeper: epochs never go back, and whatever may run counts as owned."""
+"""Lost or restored ZooKeeper: epochs never go back, and possibly running partitions count as owned."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,7 +29,7 @@ def committed(
 
 
 def lost(scene: Scene) -> Scene:
-    """ZooKeeper has lost node and state; consumers have registered again and go on by their pictures."""
+    """ZooKeeper has lost node and state; consumers have registered again and keep their accepted nodes."""
     scene.node = scene.state = None
     scene.fresh = "5eed5eed5eed5eed"
     return scene
@@ -91,7 +91,7 @@ def sought(scene: Scene, partition: int) -> Seek:
 
 
 def recovers(scene: Scene) -> None:
-    """Another consumer has acted on a later epoch than the one that is stored."""
+    """Another consumer has acted on a later epoch than the stored epoch."""
     scene.fresh = "5eed5eed5eed5eed"
     scene.joins("z").acts("z").says("z", acted_epoch=picture(scene).epoch + 3)
     assert "restored" in scene.step().reason
@@ -240,7 +240,7 @@ def test_after_a_loss_the_last_committer_owns_what_nobody_runs() -> None:
 
 
 def test_an_owner_by_the_node_alone_starts_under_a_token_that_nobody_has_reached() -> None:
-    # The snapshot says a holds it since 1; somebody who is gone committed under 7: a token of 1 would be fenced forever.
+    # In the snapshot a holds the partition since 1; a lost consumer committed under 7: a token of 1 would be fenced forever.
     scene = stable("a", "b")
     partition = scene.owned["a"][0]
     scene.joins("c")
@@ -252,7 +252,7 @@ def test_an_owner_by_the_node_alone_starts_under_a_token_that_nobody_has_reached
 
 
 def test_a_survivor_that_nobody_knew_of_does_not_bar_a_start_for_ever() -> None:
-    # After a loss it had committed nothing yet, and its id belongs to a new process: the first plan began at its epoch.
+    # Nothing was committed after the loss, and the id belongs to a new process: the first plan began at its epoch.
     scene = Scene().joins("a", incarnation=2).joins("b")
     scene.step()
     partition = scene.owned["b"][0]
@@ -290,7 +290,7 @@ def test_two_that_run_one_partition_go_through_the_barrier() -> None:
 def test_what_a_consumer_may_yet_start_counts_as_run() -> None:
     scene = stable("a", "b")
     before = picture(scene).assignments
-    scene.says("a", running={}).joins("c")  # c would be given what nobody has
+    scene.says("a", running={}).joins("c")  # c would get the unowned partitions
     lost(scene).step()
     assert picture(scene).assignments == before
 
@@ -312,7 +312,7 @@ def test_who_was_to_close_a_partition_and_is_absent_may_run_it_all_the_same() ->
     ],
 )
 def test_a_recovery_waits_for_the_whole_list_of_partitions(listed: Callable[[Scene], None]) -> None:
-    # A partition that is listed later would have no owner by the new node, and be given away while it runs.
+    # A later listed partition would have no owner in the new node, and be given away while running.
     scene = lost(stable("a", "b"))
     listed(scene)
     decision = scene.decide()
@@ -342,7 +342,7 @@ def test_an_end_of_a_hand_off_that_answered_before_it_read_the_node_may_run_the_
 
 
 def test_consumers_that_are_isolated_see_a_node_that_covers_what_they_act_on() -> None:
-    # Without the node, isolated consumers confirm nothing, so nobody could readmit them.
+    # Without the node, isolated consumers confirm nothing, so readmission would be impossible.
     scene = stable("a", "b").is_isolated("a").is_isolated("b").settles()
     for consumer in ("a", "b"):
         scene.says(consumer, generation="01de401de401de40", acted_epoch=7)
@@ -356,7 +356,7 @@ def test_consumers_that_are_isolated_see_a_node_that_covers_what_they_act_on() -
 
 @pytest.mark.parametrize("gives", [True, False], ids=["it gives", "it keeps"])
 def test_an_epoch_that_was_given_out_twice_is_recovered_from(gives: bool) -> None:
-    # Restored, and planned on while `a` did not answer: what `a` has acted on has the number of what is stored now.
+    # Restored, and planned on without an answer of `a`: the epochs of `a` and of the store are equal now.
     scene = stable("a", "b")
     partition = scene.owned["a"][0]
     before, held = picture(scene), {p: picture(scene).since[p] for p in scene.owned["a"]}
@@ -384,7 +384,7 @@ def test_what_its_node_has_given_it_again_does_not_keep_its_old_token() -> None:
 
 
 def rounds(scene: Scene, lie: Callable[[], object], count: int = 40, every_s: float = 5.0) -> int:
-    """Let everybody act, one of them lie, and the coordinator write; how often it wrote the node."""
+    """All consumers act, one consumer lies, and the coordinator writes; return the number of writes of the node."""
     written = 0
     for _ in range(count):
         scene.acts(*scene.members)

@@ -1,4 +1,4 @@
-"""How a pause follows from spans of time that two consumers say, and from ZooKeeper's times between them."""
+"""A pause from the reported spans of two consumers, and from ZooKeeper's times in between."""
 
 from dataclasses import replace
 
@@ -9,9 +9,9 @@ from coordinator_tasks.core.measure.pauses import Moved, TimeSpan
 from coordinator_tasks.core.model import Ago, LastPass, Pause, Pauses, Release, Stall, Taken, Token, Unmoved
 
 PLANNED, RELEASED = 1000.0, 1000.040
-# The giver reads the plan 10 ms after it was stamped, its last record passes at 1000.020, and it writes at 1000.039.
+# The giver reads the plan 10 ms after the stamp; the last record passes at 1000.020; the giver writes at 1000.039.
 RELEASE = Release(7, "a", 1, 50, "g1", Token(3, 1, "g1"), Ago(0.029, 0.019, 0.119))
-# The taker's first record passes at 1000.060, after a batch of 5 ms; it answers at 1002.060.
+# The taker's first record passes at 1000.060, after a batch of 5 ms; the answer comes at 1002.060.
 TAKEN = Taken(9, 2.0, 0.005, 0.015)
 MOVED = Moved(3, "a", "b", PLANNED, RELEASE, RELEASED, TAKEN, TimeSpan(1002.058, 1002.063), 100.0)
 
@@ -69,17 +69,17 @@ def test_without_a_word_of_the_giver_it_waited_at_least_since_the_plan_or_the_re
 
 
 KILLED = {"release": None, "released_at": None}
-"""Its taker's first record passes at 1000.060."""
+"""The taker's first record passes at 1000.060."""
 
 
 @pytest.mark.parametrize(
     ("read_at", "after_s", "least_s", "most_s"),
     [
         (990.0, 8.2, 0.060, 1.860),  # the last commit is of 1.8 s before the plan
-        (990.0, 10.05, 0.010, 0.010),  # it ran on: it has committed 50 ms after the plan
-        (990.0, 99.0, 0.060, None),  # it cannot have committed after its taker's first record
-        (-4000.0, 1.0, 0.060, None),  # hours ago: a bound that says nothing
-        (None, 8.2, 0.060, None),  # nobody knows when its epoch was
+        (990.0, 10.05, 0.010, 0.010),  # a running giver: commit 50 ms after the plan
+        (990.0, 99.0, 0.060, None),  # no commit after the taker's first record
+        (-4000.0, 1.0, 0.060, None),  # hours ago: a useless bound
+        (None, 8.2, 0.060, None),  # the time of the epoch is unknown
     ],
     ids=["a crash", "it ran on", "a lie", "long ago", "an epoch that is pruned"],
 )

@@ -39,7 +39,7 @@ def shop() -> Cluster:
 
 @dataclass(slots=True)
 class CountingDiscovery:
-    """Counts how often somebody asks who is registered."""
+    """Counts the requests for the registered consumers."""
 
     real: Discovery
     count: int = 0
@@ -313,7 +313,7 @@ def begun(shop: Shop) -> Coordinator:
 
 
 def left(shop: Shop, consumer: str, incarnation: int) -> None:
-    """Its process has given everything away, left, and its end is known."""
+    """The process has given everything away and left, and its end is known."""
     member = shop.coordinator.discovery.members()[consumer]
     assert member.incarnation == incarnation
     shop.zk.transact([Delete(shop.paths.member(consumer))])
@@ -419,7 +419,7 @@ def test_who_had_restarted_by_itself_before_is_replaced_too(site: Shop) -> None:
 
 
 def test_who_is_lost_with_its_host_while_it_drains_is_launched_again(site: Shop) -> None:
-    """Nobody reports its end, so the platform isolates it, as everybody who is absent and silent."""
+    """No report of the end, so the platform isolates the absent and silent consumer."""
     c = begun(site)
     asked = directives.read_directive(c, "a")
     isolated = Isolation(PLATFORM, "absent and silent for 30 s", site.clock.now(), incarnation=1, readmit=True)
@@ -448,7 +448,7 @@ def test_who_is_lost_with_its_host_while_it_drains_is_launched_again_though_it_i
 
 
 def test_a_redeployment_is_not_over_before_the_last_one_is_let_in_again(site: Shop) -> None:
-    """Another one, or an upgrade, would forget that it was drained by this one, and it would never be launched."""
+    """Another redeployment, or an upgrade, would forget the drain, and the consumer would never be launched."""
     c = begun(site)
     left(site, "a", 1)
     assert redeployment.pending(c, fleet.fleet_of(c, APP)) == {"a", "b"}
@@ -511,7 +511,7 @@ def test_who_has_partitions_of_a_frozen_topic_is_not_replaced(site: Shop) -> Non
 
 
 def notes(shop: Shop) -> dict[str, tuple[str, ...]]:
-    """Consumer → what `status` and the pages report of it, of those with a report."""
+    """Consumer → its report in `status` and on the pages, for consumers with a report."""
     return {one.consumer: one.reports for one in overview.consumers(shop.coordinator) if one.reports}
 
 

@@ -1,4 +1,4 @@
-"""Consumers that hold nothing: when their end is believed, so that their fleet launches them again."""
+"""Consumers without partitions: conditions to believe their end and launch again."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from tests.world.site import Site, stable_site
 
 @pytest.fixture
 def site() -> Site:
-    """b of a fleet of two holds nothing, and its host is gone."""
+    """b of a fleet of two holds no partition, and b's host is gone."""
     made = stable_site("a", "b", partitions=1)
     fleet.set_fleet(made.coordinator, Fleet("app", "app.py", ("a", "b")))
     assert made.counts() == {"a": 1}
@@ -109,7 +109,7 @@ def test_who_holds_something_or_starts_or_is_in_no_fleet_is_left_alone(site: Sit
 
 
 def test_who_never_registers_is_launched_again_when_no_start_takes_as_long(site: Site) -> None:
-    """Its host has died during the start, so nobody reports its end."""
+    """The host has died during the start: no report of the end."""
     fleet.record_end(site.coordinator, "b", 1, Ending.REAPED)
     drawn = claim_incarnation(site.zk, site.paths, "b", 1)
     limit_s = fleet.STARTS_S + site.policy.absent_after_s

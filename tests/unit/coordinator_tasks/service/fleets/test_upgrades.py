@@ -253,7 +253,7 @@ def sink_fails(site: UpgradingSite, *consumers: str) -> None:
 
 
 def test_a_sink_that_is_away_in_the_last_step_is_waited_for(site: UpgradingSite) -> None:
-    """No old consumer uses the sink any more, so none reports the same."""
+    """No old consumer uses the sink any more, so no old consumer reports the outage."""
     to_v2(site, patience_s=300.0)
     site.turns_until(at(UpgradePhase.HOLDING, 2))
     sink_fails(site, *NEW)
@@ -406,7 +406,7 @@ PHASES = [
 @pytest.mark.parametrize(("phase", "step"), PHASES)
 def test_it_can_be_rolled_back_in_every_phase(phase: UpgradePhase, step: int, turns: int, paused: bool) -> None:
     site = upgrading_site(partitions=4)
-    site.lingering = {"b-2"}  # else it is over at once
+    site.lingering = {"b-2"}  # otherwise over at once
     to_v2(site)
     site.turns_until(at(phase, step))
     site.turns(turns)
@@ -495,7 +495,7 @@ class Died(BaseException):
 
 @dataclass
 class Dying:
-    """A session whose process dies at each of its writes, by turns before and after it."""
+    """A session whose process dies at each write, by turns before and after the write."""
 
     zk: ZooKeeper
     after: bool = False
@@ -513,7 +513,7 @@ class Dying:
 
 
 def dying(site: UpgradingSite) -> Dying:
-    """Every call of `advance` dies at its first write; every second one has done it."""
+    """Every call of `advance` dies at the first write; every second call has written."""
     session = Dying(site.zk)
     living, c = upgrades.advance, replace(site.coordinator, zk=cast(ZooKeeper, session))
 
@@ -816,7 +816,7 @@ def test_a_drained_old_consumer_stays_drained_after_a_roll_back(site: UpgradingS
 
 
 def with_pauses(site: UpgradingSite) -> None:
-    """Each rebalance that has ended is measured: partition p waited for p tenths of a second, or 0 for nothing."""
+    """Each ended rebalance is measured: partition p waited for p tenths of a second, or had no pause (0)."""
     every = site.history()
     for record in every:
         moves = {move.partition for one in every if one.rebalance == record.rebalance for move in one.moves}
@@ -967,7 +967,7 @@ def test_a_run_that_follows_does_the_steps_until_it_ends_or_pauses(site: Upgradi
 
 
 def told_of_wait(site: UpgradingSite) -> str:
-    """What the command, the log of whoever does the steps, the log of Airflow's run, and `status` say of it alike."""
+    """The common text of the command, the log of the stepping process, the log of Airflow's run, and `status`."""
     watch = ACTIONS["upgrade"].watch
     assert watch is not None
     (said,) = upkeep.upgrade(site.coordinator)

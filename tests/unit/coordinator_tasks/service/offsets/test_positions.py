@@ -1,4 +1,4 @@
-"""Pausing partitions and resetting their offsets: what is asked, what is written, what is kept of it."""
+"""Pausing partitions and resetting offsets: request, write, record."""
 
 import json
 from collections.abc import Collection
@@ -271,7 +271,7 @@ def test_paused_partitions_stay_where_they_are_and_the_history_says_so(shop: Sho
 
 
 def as_0_1_0(shop: Shop, consumer: str) -> None:
-    """Its registration as 0.1.0 writes it, which says nothing of formats."""
+    """The registration of 0.1.0, without formats."""
     path = shop.paths.member(consumer)
     found = shop.zk.get(path)
     body = {name: value for name, value in json.loads(found.data).items() if name != "formats"}
@@ -292,7 +292,7 @@ def test_a_reset_that_a_live_consumer_could_not_read_is_refused_and_so_is_its_dr
 
 def test_while_an_offset_waits_nobody_who_could_not_read_it_is_given_anything(shop: Shop) -> None:
     positions.reset(shop.coordinator, "orders", "50", [1], why="", actor=PERSON)
-    shop.statuses.answers.clear()  # its start is not confirmed
+    shop.statuses.answers.clear()  # start not confirmed
     shop.join("b")
     as_0_1_0(shop, "b")
     shop.statuses.answers["b"] = shop.answer

@@ -1,4 +1,4 @@
-"""The record that ends a rebalance is completed by its pauses: by anybody, any number of times, with one effect."""
+"""The record at the end of a rebalance is completed with the pauses: by any process, any number of times, with one effect."""
 
 import itertools
 from collections.abc import Callable, Container, Sequence
@@ -61,7 +61,7 @@ def version(site: Site) -> int:
 
 @pytest.fixture
 def site() -> Site:
-    """Consumer c has joined a and b and has got one partition of four, and nobody has said how."""
+    """Consumer c has joined a and b and has one partition of four; no report of the move yet."""
     made = stable_site("a", "b")
     made.clock.advance(100)
     made.starts("c")
@@ -76,7 +76,7 @@ def moved(site: Site) -> int:
 
 
 def time_release(site: Site, ago: Ago) -> None:
-    """The giver's release as one that says its times; ZooKeeper stamps it now."""
+    """The giver's release with times; ZooKeeper stamps the release now."""
     path = site.paths.partition("orders", moved(site))
     release = decode_release(path, site.zk.get(path).data)
     assert release is not None
@@ -138,7 +138,7 @@ def test_two_at_once_write_it_once(site: Site) -> None:
 
     def first(zk: FakeZooKeeper, operations: Sequence[Operation]) -> None:
         seen.append(operations)
-        if len(seen) == 2 and zk is site.zk:  # the other one is faster, between the two writes
+        if len(seen) == 2 and zk is site.zk:  # the other process is faster, between the two writes
             pauses.complete(other, ["orders"])
 
     site.server.before_write = first
@@ -163,7 +163,7 @@ def test_a_giver_that_died_leaves_the_least_that_records_have_waited(site: Site)
 
 
 def test_the_last_commit_of_a_giver_that_died_bounds_the_pause_from_above(site: Site) -> None:
-    """Its last records have passed 2.5 s after it had read the present node, and the taker's first one passes later."""
+    """The last records passed 2.5 s after the read of the present node; the taker's first record passes later."""
     told(site, "c", TAKEN)
     pauses.complete(site.coordinator, ["orders"])
     record = next(one for one in site.history() if one.epoch == site.node().epoch)

@@ -50,7 +50,7 @@ def site() -> Site:
 
 
 def other(site: Site) -> Coordinator:
-    """A second coordinator, with a session of its own."""
+    """A second coordinator with a separate session."""
     return replace(site.coordinator, zk=site.server.connect())
 
 
@@ -114,7 +114,7 @@ def test_a_plan_awaits_that_membership_is_still(site: Site) -> None:
 
 
 def run_loop(site: Site) -> list[TopicOutcome]:
-    """What the plain loop does until it has written something."""
+    """Turns of the plain loop until the first write."""
     stop, written = threading.Event(), list[TopicOutcome]()
 
     def show(report: transitions.TopicReport) -> None:
@@ -285,7 +285,7 @@ def interrupting(site: Site, act: Callable[[], object], folder: str = "/state/")
 
 
 def up_to(site: Site, stage: str) -> Task:
-    """Join c and do the tasks before this one; return this one."""
+    """Join c, run the earlier tasks, and return this task."""
     site.starts("c")
     site.clock.advance(2)
     for name in ("plan", "start", "settle"):
@@ -348,7 +348,7 @@ def test_a_configuration_that_changed_in_between_makes_the_commit_fail(site: Sit
 
 
 def test_a_consumer_that_registers_between_look_and_commit_makes_the_commit_fail(site: Site) -> None:
-    # Its port had refused for a session time-out, which was taken for its end; it was not.
+    # Refusals for a session time-out were taken for the consumer's end, wrongly.
     process = site.processes["b"]
     held = {p for p, c in site.node().assignments.items() if c == "b"}
     process.silence = Silence.REFUSED
@@ -380,7 +380,7 @@ def test_a_readmission_between_look_and_commit_makes_the_commit_fail(site: Site)
 
 
 class Killed(BaseException):
-    """The process that runs the task is no more."""
+    """The process of the task has died."""
 
 
 @pytest.mark.parametrize("kill_at", range(1, 12))
@@ -419,7 +419,7 @@ def test_a_run_killed_before_any_of_its_writes_is_continued_by_the_next(kill_at:
 @pytest.mark.parametrize("stage", ["plan", "start", "settle"])
 def test_a_lost_connection_leaves_exactly_one_record(site: Site, applied: bool, stage: str) -> None:
     task = up_to(site, stage)
-    transitions.due(site.coordinator, ["orders"])  # what is noted of c is noted
+    transitions.due(site.coordinator, ["orders"])  # the notes of c are kept
     before = len(site.history())
     site.zk.lose_next_write(applied=applied)
     with pytest.raises(StoreUnavailable):
@@ -614,7 +614,7 @@ def test_a_state_and_a_node_of_two_moments_are_read_again(site: Site) -> None:
 
 
 class _Racing:
-    """Somebody else writes between the first two znodes that are read at once."""
+    """Another writer, between the first two znodes of one read."""
 
     def __init__(self, zk: FakeZooKeeper, act: Callable[[], object]) -> None:
         self.zk, self.act = zk, act
@@ -633,7 +633,7 @@ class _Racing:
 
 
 class _Lagging:
-    """A session on a follower that applies nothing of what comes, before a `sync`."""
+    """A session on a follower that applies no write before a `sync`."""
 
     def __init__(self, server: FakeZooKeeperServer) -> None:
         past = FakeZooKeeperServer(server.clock)
@@ -648,7 +648,7 @@ class _Lagging:
 
 
 def lagging(site: Site) -> Coordinator:
-    """A coordinator that sees nothing of what happens from now on, unless it asks for it."""
+    """A coordinator without events from now on: only reads show changes."""
     zk = _Lagging(site.server)
     return replace(site.coordinator, zk=zk, discovery=ZooKeeperDiscovery(zk, site.paths))  # type: ignore[arg-type]
 
@@ -782,7 +782,7 @@ def test_a_refusing_address_that_has_answered_is_gone_after_a_session_time_out(s
 
 
 def test_a_successors_refusing_address_says_nothing_of_its_predecessor(site: Site) -> None:
-    # b's first process is cut off but alive; its second one registers elsewhere and does not listen yet.
+    # b's first process is cut off but alive; the second process registers elsewhere and does not listen yet.
     site.processes["b"].silence = Silence.SILENT
     site.loses_session("b")
     look(site)

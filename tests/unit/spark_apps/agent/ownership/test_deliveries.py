@@ -1,4 +1,4 @@
-"""The ways to deliver and what the application is told, one rule after the other, on brokers and a sink in memory."""
+"""The three deliveries and the calls of the application, rule by rule, on brokers and a sink in memory."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -43,7 +43,7 @@ class MemorySink:
 
 
 class Play(Stage):
-    """A stage whose topic is delivered under other terms."""
+    """A stage with another delivery of the topic."""
 
     def __init__(self, terms: Terms) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Play(Stage):
             self.ownership.requests.answer(perform(self.offsets, "t", work, self.sink))
 
     def tell(self, wanted: Mapping[int, int] | None = None) -> Telling | None:
-        """The application's thread: take what is to be told, and answer."""
+        """The application's thread: take the pending calls, and answer."""
         telling = self.ownership.listening.telling()
         if telling is not None:
             self.ownership.listening.told(telling, wanted or {})
@@ -73,7 +73,7 @@ def once() -> Play:
 
 
 def claim_of(play: Play) -> SinkClaim:
-    """What goes to Kafka first is answered; the claim is not."""
+    """Requests to Kafka are answered first, the claim is not."""
     for _ in range(10):
         work = play.ownership.requests.work()
         if isinstance(work, SinkClaim):
@@ -250,7 +250,7 @@ def planner_of(play: Play) -> BatchPlanner:
 
 
 def waiting(play: Play, *partitions: int) -> tuple[BatchPlanner, BatchOffset]:
-    """A planner whose first batch, of all these, waits for its commit, and the offset before it."""
+    """A planner whose first batch, with all these partitions, waits for its commit, and the offset before the batch."""
     play.own(*partitions)
     play.tell()
     play.wait(1)
@@ -274,7 +274,7 @@ def test_a_batch_is_offered_when_its_ends_are_committed_and_not_before(first: Pl
     assert {p: (one.start, one.end) for p, one in batch.ranges.items()} == {1: (0, 100), 2: (0, 100)}
     first.commit(2, 100, Token(99, 1, "g1"), owner="b")
     first.wait(1)
-    assert planner.offer(start) == batch  # it is on its way: never changed any more
+    assert planner.offer(start) == batch  # under way: never changed any more
     assert planner.offer(batch) is None
     first.kafka.append("t", 1, 10)
     first.wait(1)
@@ -348,7 +348,7 @@ def test_a_partition_is_revoked_after_its_last_batch_and_before_its_last_commit_
     heard.tell()
     heard.hand_out(2, 20)
     give(heard, 2)
-    assert heard.ownership.listening.telling() is None  # its batch is still under way
+    assert heard.ownership.listening.telling() is None  # the batch is still under way
     heard.cover()
     heard.wait(1)
     assert (heard.committed(2).offset, heard.ownership.releasing.outbox) == (0, {})

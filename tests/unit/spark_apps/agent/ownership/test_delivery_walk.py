@@ -1,5 +1,5 @@
-"""Random walks over the three deliveries: one consumer after the other, a broker and a sink that go away, batches that fail,
-requests whose answers are lost. Afterwards everything is read to its end, and what reached the sink is what the delivery promises.
+"""Random walks over the three deliveries: one consumer after the other, absent brokers and sinks, failing batches, lost answers.
+Afterwards everything is read to the end, and the sink has the records that the delivery promises.
 """
 
 import random
@@ -23,7 +23,7 @@ PARTITIONS = range(4)
 
 
 class Walk(Play):
-    """One topic; `sunk` has the ranges that reached the sink, by partition, in their order."""
+    """One topic; `sunk`: the ranges in the sink, by partition, in order of arrival."""
 
     def __init__(self, terms: Terms, seed: int) -> None:
         super().__init__(terms)
@@ -49,7 +49,7 @@ class Walk(Play):
         return [p for p in PARTITIONS if self.chance.random() < 0.7]
 
     def assign(self, partitions: Collection[int], guarded: bool) -> None:
-        """What stays keeps its holding, unless the process is a new one."""
+        """Staying partitions keep their holdings, unless the process is new."""
         node, epoch = self.node, self.node.epoch + 1
         same = node.incarnations.get("a") == self.life
         since = {p: node.since[p] if same and p in node.assignments else epoch for p in partitions}
@@ -67,7 +67,7 @@ class Walk(Play):
     # What may happen -------------------------------------------------------------------------------------------------
 
     def step(self, usual: float) -> str:
-        """One of the things that go on all the time, or of those that happen; its name."""
+        """Do a random event, of the regular or the rare events; return the event's name."""
         going_on = (self.deliver, self.tell_next, self.heal, *[self.go_on, self.offer, self.answer] * 2)
         changes = (self.own_some, self.give, self.pause, self.isolate, self.die, self.lose_an_answer)
         troubles = (self.kafka_fails, self.sink_fails, self.query_fails, self.append, self.append)
@@ -93,7 +93,7 @@ class Walk(Play):
         self.passed, self.under_way = self.under_way, None
 
     def transact(self) -> None:
-        """As a sink with transactions: rows and positions together, under the token that stands there."""
+        """A sink with transactions: rows and positions together, under the stored token."""
         for p, added in self.ownership.batches.adds().items():
             standing = self.sink.positions[p]
             assert (standing.token, standing.offset) in {(added.token, None), (added.token, added.start)}
@@ -113,7 +113,7 @@ class Walk(Play):
         self.ownership.grants.on_isolated(False)
 
     def die(self) -> None:
-        """At once, or with a request that has been performed and not answered."""
+        """Answer at once, or perform the request and lose the answer."""
         self.lose_an_answer()
         self.begin()
         self.assign(self.some(), guarded=True)
@@ -150,7 +150,7 @@ class Walk(Play):
         self.sink.down = True
 
     def query_fails(self) -> None:
-        """In the middle of a batch, if one is under way: a part of it may have reached a sink without transactions."""
+        """In the middle of a batch: a sink without transactions may have a part."""
         if self.under_way is not None and not self.terms.claims:
             for p, one in self.under_way.ranges.items():
                 if self.chance.random() < 0.5:
@@ -176,7 +176,7 @@ class Walk(Play):
 
     @property
     def read_to_the_end(self) -> bool:
-        """Of what stays, everything has passed the sink and is committed, and nothing else runs."""
+        """Everything of the staying partitions has passed the sink and is committed, and no other partition runs."""
         stays, ends = PARTITIONS[:2], self.offsets.ends("t", PARTITIONS)
         passed = {p: (held.passed, held.commits.acknowledged) for p, held in self.ownership.holdings.ready().items()}
         return passed == {p: (ends[p], ends[p]) for p in stays} and self.running.keys() == set(stays)

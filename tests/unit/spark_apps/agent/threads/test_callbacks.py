@@ -1,4 +1,4 @@
-"""The thread that calls the application's listener and interceptors: what is called, and what becomes of the answer."""
+"""The thread for the application's listener and interceptors: calls, and use of the answers."""
 
 import threading
 from collections import deque
@@ -18,7 +18,7 @@ ENDS_WITHIN_S = 60.0
 
 
 class Topic:
-    """An ownership that has something to tell, and keeps what it is told."""
+    """An ownership with pending calls, and a list of the answers."""
 
     topic = "t"
 
@@ -66,7 +66,7 @@ class Listener(ConsumerRebalanceListener):
 
 
 class Commits(ConsumerInterceptor):
-    """Remembers the commits that it is told of."""
+    """Records the reported commits."""
 
     def __init__(self) -> None:
         self.seen: list[object] = []
@@ -80,7 +80,7 @@ Start = Callable[[Topic, Hooks], Callbacks]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts the calls for a topic; they have ended after the test."""
+    """Starts the calls for a topic, and ends the calls after the test."""
     started: list[Callbacks] = []
 
     def begin(topic: Topic, hooks: Hooks) -> Callbacks:

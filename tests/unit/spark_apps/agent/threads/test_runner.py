@@ -1,4 +1,4 @@
-"""A topic's runner: what its reader is told, how Kafka is asked, and when a release wakes the agent."""
+"""A topic's runner: calls of the reader, requests to Kafka, and wake-ups of the agent by a release."""
 
 import threading
 import time
@@ -26,7 +26,7 @@ NODE = TopicNode("rogue:9092", "g", 1, "g1", "id-1", initial_partitions=1, prope
 
 
 class Connected:
-    """A runner of topic `t`, and the isolation levels that it has connected with."""
+    """A runner of topic `t`, and the isolation levels of its connections."""
 
     def __init__(self) -> None:
         self.kafka = FakeKafka()
@@ -96,7 +96,7 @@ def test_a_reader_that_comes_while_the_clients_are_made_has_the_last_word_on_the
 def test_a_request_that_fails_in_an_unexpected_way_is_made_again(
     connected: Connected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Nobody else would ever answer it: the topic would never look at its fence again.
+    # No other answer would come: the topic would never check the fence again.
     right = FakeGroupOffsets.committed
     fails = [RuntimeError("a defect")]
 
@@ -143,7 +143,7 @@ STILL = TopicNode("host:9092", "g", 1, "g1", "id-1", incarnations={"a": 1, "b": 
 
 
 class Stage:
-    """A runner whose worker has ended: the test does its work, and counts how often the agent is woken."""
+    """A runner with an ended worker: the test does the work, and counts the agent's wake-ups."""
 
     def __init__(self) -> None:
         self.kafka = FakeKafka()
@@ -183,7 +183,7 @@ def test_a_release_that_an_answer_of_kafka_posts_wakes_the_agent() -> None:
 
 
 def owned(runner: TopicRunner, node: TopicNode) -> bool:
-    """It accepts this node, in which it owns partition 0 since then, and is ready."""
+    """Accept this node, with partition 0 owned since this epoch, and become ready."""
     mine = replace(node, assignments={0: "a"}, since={0: node.epoch}, incarnations={"a": 1})
     runner.edit(lambda ownership: ownership.grants.on_node(mine))
     return comes(lambda: 0 in runner.see(lambda ownership: ownership.holdings.ready()))
@@ -214,7 +214,7 @@ def test_what_was_read_under_the_former_group_is_committed_there_first(connected
 
 
 class Closing:
-    """A sink, as far as its end is concerned."""
+    """A sink with its end alone."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.closed = 0
@@ -230,7 +230,7 @@ class Closing:
 def test_a_query_that_starts_again_closes_the_sink_that_it_had(
     error: BaseException | None, connected: Connected
 ) -> None:
-    """Each start makes the pipeline again, and with it a sink with connections of its own."""
+    """Each start makes the pipeline again, with a new sink and new connections."""
     former, following = Closing(error), Closing()
     for sink in (former, former, following, following):
         connected.runner.agree(Delivery.EXACTLY_ONCE, cast(TransactionalSink, sink))
