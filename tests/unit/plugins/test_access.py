@@ -121,7 +121,7 @@ def site() -> dict[str, Cluster]:
 
 @pytest.fixture
 def client(site: dict[str, Cluster], monkeypatch: pytest.MonkeyPatch) -> TestClient:
-    """The context of a signed-in user; an action's run logs a line of the requested cluster."""
+    """A client of a signed-in user; an action's run logs a line of the requested cluster."""
     monkeypatch.setenv("COORDINATOR_CLUSTERS", ",".join(CLUSTERS))
     monkeypatch.setattr(audits, "BETWEEN_S", 0.0)
     client = pages_of(lambda name: (name, lambda: nullcontext(site[name].coordinator)))

@@ -1,4 +1,4 @@
-"""The ownership audit as a page and as data: what it shows, that it is shared, and that what others wrote is text."""
+"""The ownership audit as a page and as data: content, sharing between requests, foreign texts escaped."""
 
 from html import escape
 from typing import Any

@@ -1,4 +1,4 @@
-"""The live page's data: what topics wait for, who is how far behind, and what an operator may ask for from there."""
+"""The live page's data: waits of topics, lags, and actions on offer."""
 
 import asyncio
 import math
@@ -118,7 +118,7 @@ def test_the_speed_is_measured_between_two_looks(shop: Cluster) -> None:
 
 
 class Look:
-    """What one look found."""
+    """The result of one look."""
 
 
 def test_an_answer_that_is_too_old_to_be_shared_is_not_kept() -> None:
@@ -159,7 +159,7 @@ def commit(shop: Cluster, offsets: dict[int, int], lag: int = 5) -> None:
 
 
 def minutes(shop: Cluster, *each: dict[int, int]) -> None:
-    """In each minute these offsets are committed, and the coordinator keeps a moment."""
+    """These offsets are committed in each minute, and the coordinator keeps a moment."""
     for offsets in each:
         shop.clock.sleep(EVERY_S)
         commit(shop, offsets)

@@ -1,4 +1,4 @@
-"""The list of all rebalances, one of them drawn on a time axis, and the same as data."""
+"""The list of all rebalances, a rebalance on a time axis, and both as data."""
 
 import json
 import re
@@ -40,7 +40,7 @@ NAMES = ("<b>bold</b>", "\u202egnirts", "x" * 200)
 def rebalance(
     shop: Cluster, topic: str, number: int, at: float, *moves: Move, step_s: float = 1.0, **more: Any
 ) -> None:
-    """A rebalance of three records, which begins at this time and lasts two seconds, or twice `step_s`."""
+    """A rebalance of three records, from this time on, for two seconds or twice `step_s`."""
     values = {"cause": "joined: b", "actor": task("plan"), **more}
     steps = ((State.STABLE, State.CLOSING), (State.CLOSING, State.STARTING), (State.STARTING, State.STABLE))
     for step, (source, target) in enumerate(steps):
@@ -68,7 +68,7 @@ def hand_off(giver: str = "a", taker: str = "b", partition: int = 1) -> Move:
 
 @pytest.fixture
 def busy(shop: Cluster) -> Cluster:
-    """Six rebalances of three topics, which take turns."""
+    """Six rebalances of three topics in turn."""
     for number in range(6):
         topic = ("orders", "parcels", "bills")[number % 3]
         rebalance(
@@ -128,7 +128,7 @@ def test_pages_have_no_gap_between(busy: Cluster, monkeypatch: pytest.MonkeyPatc
 
 
 def finds_of(site: Cluster, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The paths of the single nodes that are read from now on."""
+    """The paths of single nodes read from now on."""
     read: list[str] = []
     inner = site.zk.find
     monkeypatch.setattr(site.zk, "find", lambda path, *watch: read.append(path) or inner(path, *watch))
@@ -171,7 +171,7 @@ def test_a_record_that_cannot_be_read_is_named_and_hides_no_other_topic(busy: Cl
 
 @pytest.fixture
 def many(shop: Cluster) -> Cluster:
-    """Seven topics with two rebalances each, of which the newer ones are newer than all the others."""
+    """Seven topics with two rebalances each: the second rebalances are newer than all first rebalances."""
     for number in range(7):
         topic = f"t{number}"
         shop.kafka.create_topic(topic, 1)

@@ -241,7 +241,7 @@ def test_what_owners_cannot_process_is_told_once_with_its_cause(shop: Cluster) -
 
 
 class Walked(tuple[RunningTopic, ...]):
-    """Counts how often somebody goes through it."""
+    """Counts the iterations."""
 
     times = 0
 
@@ -399,7 +399,7 @@ def test_the_tab_of_an_actions_run_says_what_was_changed(shop: Cluster, result: 
 
 @dataclass
 class OneRun:
-    """A session of Airflow's database with one failed run, whose first task has returned `stored` (`None` = nothing)."""
+    """A session of Airflow's database with one failed run; the first task has returned `stored` (`None` = no result)."""
 
     stored: object
 
@@ -439,7 +439,7 @@ def test_an_action_is_done_once_its_task_has_returned(stored: object, lines: tup
 
 
 def form_after(shop: Cluster, dag_id: str, conf: dict[str, Any]) -> str:
-    """The form that the result of a dry run links to; empty = it links to Airflow's own."""
+    """The form linked from the result of a dry run; empty = Airflow's own form."""
     client = pages_of(shop, result=RunResult(("a line",), True, True, True, done=True, conf=conf))
     page = client.get(f"/runs/{dag_id}/run 1").text
     found = re.search(r'href="/airflow/coordinator([^"]*/ask/[^"]*)"', page)

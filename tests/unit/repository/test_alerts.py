@@ -1,4 +1,4 @@
-"""The files for Prometheus and Grafana: Prometheus' own checker takes them, and each alert fires when it should and only then."""
+"""The files for Prometheus and Grafana: accepted by Prometheus' own checker; each alert fires in the right cases only."""
 
 import json
 import re
@@ -20,7 +20,7 @@ needs_promtool = pytest.mark.skipif(
 STEPS = 60
 """Of a minute each."""
 
-# What fires, by which series (in promtool's notation), and the label by which it is told apart; and what stays silent.
+# Firing alerts by series (in promtool's notation), with the distinguishing label; and silent series.
 CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "CoordinatorUnseen": (
         {'coordinator_survey_up{cluster_name="shop"}': "0x60"},
@@ -128,7 +128,7 @@ def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def firing(series: dict[str, str], alert: str, folder: Path, interval: str = "1m") -> bool:
-    """Whether the alert fires after `STEPS` minutes: promtool passes if it does not."""
+    """Whether the alert fires after `STEPS` minutes: promtool passes for a silent alert."""
     up = {} if "coordinator_survey_up" in str(series) else {'coordinator_survey_up{cluster_name="shop"}': "1x60"}
     test = {
         "rule_files": [str(FOLDER / "alerts.yml")],
@@ -187,7 +187,7 @@ def test_missing_consumers_are_told_also_when(there: dict[str, str], tmp_path: P
 def test_six_rebalances_that_nobody_asked_for_in_ten_minutes_are_flapping_and_five_are_not(
     rebalances: int, fires: bool, tmp_path: Path
 ) -> None:
-    """Where no look is just ten minutes old, Prometheus' increase is more than what was counted."""
+    """Without a look of exactly ten minutes ago, Prometheus' increase exceeds the counted number."""
     values = f"0x230 {' '.join(map(str, range(1, rebalances + 1)))} {rebalances}x40"
     series = {'coordinator_unasked_rebalances_total{cluster_name="shop",topic="t"}': values}
     assert firing(series, "CoordinatorTopicFlaps", tmp_path, "14s") is fires

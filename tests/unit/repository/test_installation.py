@@ -1,4 +1,4 @@
-"""The installed packages are the frozen ones, and the full PySpark was not overwritten by its client."""
+"""The installed packages are the frozen packages, and PySpark's client has not overwritten the full PySpark."""
 
 import base64
 import hashlib
@@ -57,7 +57,7 @@ def test_the_full_pyspark_won() -> None:
 
 
 def commands(*given: str) -> list[str]:
-    """What make would run."""
+    """The commands that make would run."""
     command = ["make", "--dry-run", "--no-print-directory", *given]
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
 
@@ -76,7 +76,7 @@ def test_packages_are_installed_into_our_environment_whichever_the_shell_has_act
 def test_an_environment_that_was_left_half_made_is_completed(tmp_path: Path) -> None:
     program = tmp_path / ".venv/bin/python"
     program.parent.mkdir(parents=True)
-    program.write_text("#!/bin/sh\nexit 1\n")  # no pip: as Debian leaves it without its package for venv
+    program.write_text("#!/bin/sh\nexit 1\n")  # no pip: as on Debian without the package for venv
     program.chmod(0o755)
     (making,) = (line for line in installing("PYTHON=echo") if "venv .venv" in line)
     made = subprocess.run(["sh", "-c", making], cwd=tmp_path, check=True, capture_output=True, text=True)
@@ -84,7 +84,7 @@ def test_an_environment_that_was_left_half_made_is_completed(tmp_path: Path) -> 
 
 
 def python(folder: Path, name: str, version: tuple[int, int], *, complete: bool = True) -> None:
-    """A Python of this version on the path; an incomplete one has no venv, as Debian's without its package."""
+    """A Python of this version on the path; an incomplete Python has no venv, as on Debian without the package."""
     program = folder / name
     program.write_text(
         "#!/bin/sh\n"

@@ -1,4 +1,4 @@
-"""The page on logs says which log lines have which fields: a real line of each kind has exactly these."""
+"""The fields of log lines: a real line of each kind has exactly the fields in the page's table."""
 
 import json
 import logging
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[3]
 TABLE = (ROOT / "docs" / "logs.md").read_text(encoding="utf-8").split("| lines about one topic |")[1].split("\n\n")[0]
 Lines = list[dict[str, Any]]
 BESIDE = "cannot be called outside"
-"""Airflow's warning about a task that a test runs."""
+"""Airflow's warning about a task run by a test."""
 RUN: Any = {
     "ti": SimpleNamespace(dag_id="d", run_id="r", task_id="t", try_number=1),
     "dag_run": SimpleNamespace(triggering_user_name="ada"),
@@ -37,7 +37,7 @@ RUN: Any = {
 
 @pytest.fixture
 def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Lines]]:
-    """The lines since it was asked last, as a program reads them: ours, then those of Airflow's tasks, as Airflow adds the fields."""
+    """The log lines since the last call, as read by a program: our lines, then lines of Airflow's tasks with Airflow's fields."""
     root, level, former = logging.getLogger(), logging.getLogger().level, logs._process.fields
     monkeypatch.setattr(logs._process, "fields", {})
     logs.set_up("json")
@@ -58,7 +58,7 @@ def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Site:
-    """Consumer b has joined, and a partition is to be closed for it."""
+    """Consumer b has joined, and a partition is to be closed for b."""
     made = stable_site("a")
     made.with_policy(settle_s=0.0)
     made.starts("b")
@@ -71,7 +71,7 @@ class Plan(TransitionOperator):
 
 
 def documented(kind: str) -> set[str]:
-    """The fields that the table has for lines of this kind."""
+    """The fields in the table for lines of this kind."""
     (row,) = re.findall(rf"^\| {re.escape(kind)} \|.*\| (.*) \|$", TABLE, re.MULTILINE)
     return set(re.findall(r"`(\w+)`", row))
 
@@ -81,7 +81,7 @@ def fields(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def stored(site: Site) -> dict[str, Any]:
-    """What ZooKeeper has of the topic now."""
+    """The topic's present fields in ZooKeeper."""
     record = site.history()[-1]
     return {"cluster": "shop", "topic": "orders", "epoch": record.epoch, "rebalance": record.rebalance}
 

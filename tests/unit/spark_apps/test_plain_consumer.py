@@ -1,4 +1,4 @@
-"""The plain consumer around its reading threads: a reader for each topic, its end, and its command line."""
+"""The plain consumer without its reading threads: a reader for each topic, the end, and the command line."""
 
 import re
 import threading
@@ -50,7 +50,7 @@ class Client:
 
 @dataclass
 class Lineage:
-    """Notes what is told to OpenLineage."""
+    """Records the calls of OpenLineage."""
 
     told: list[tuple[object, ...]] = field(default_factory=list)
 
@@ -62,7 +62,7 @@ class Lineage:
 
 
 class FakeProcess:
-    """A process that serves by `work`."""
+    """A process with `work` as its service."""
 
     def __init__(self, work: Callable[[plain.PlainTopics], int]) -> None:
         kafka = FakeKafka()
@@ -98,7 +98,7 @@ Serve = Callable[[Callable[[plain.PlainTopics], int]], FakeProcess]
 
 @pytest.fixture
 def serve(clients: list[Client], monkeypatch: pytest.MonkeyPatch) -> Serve:
-    """The process that the next consumers open."""
+    """The process opened by the next consumers."""
 
     def prepared(work: Callable[[plain.PlainTopics], int]) -> FakeProcess:
         process = FakeProcess(work)
@@ -187,7 +187,7 @@ ARGUMENTS = ("--consumer", "a", "--cluster", "c", "--zookeeper", "127.0.0.1:1", 
 
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> list[ConsumerSettings]:
-    """The settings by which the log was set up, which is not done."""
+    """The recorded settings of the log, without a set-up."""
     given: list[ConsumerSettings] = []
     monkeypatch.setattr(plain, "set_up_logs", given.append)
     return given

@@ -1,4 +1,4 @@
-"""A shop, and commands that are typed in it. A file may have a `shop` of its own, with a coordinator."""
+"""A shop, and commands for typing there. A file may have a `shop` of its own, with a coordinator."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -23,12 +23,12 @@ def shop() -> Shop:
 
 @pytest.fixture
 def run(shop: HasCoordinator, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Runs a command in the shop; returns its exit code, its output and its errors."""
+    """Runs a command in the shop; returns exit code, output and errors."""
     return command_of(shop, capsys)
 
 
 def command_of(site: HasCoordinator, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """What runs a command with the coordinator of a site; it returns the exit code, the output and the errors."""
+    """A function for a command with the coordinator of a site; returns exit code, output and errors."""
 
     def command(*arguments: str) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as ended:

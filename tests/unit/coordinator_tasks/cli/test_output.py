@@ -52,7 +52,7 @@ def test_every_list_is_a_table_json_and_csv(run: Run, command: str) -> None:
 
 
 SERVICES = {"run", "metrics"}
-"""They print steps, or serve, until they are ended."""
+"""Commands that print steps, or serve, until the end of the process."""
 LOOKS = {*LISTS, "doctor", "rebalance", "preview", "simulate", "upgrade-report"} - {"step"}
 OTHERWISE = {
     "approve": "plan --dry-run",
@@ -60,11 +60,11 @@ OTHERWISE = {
     **dict.fromkeys(("export", "snapshot"), "it never replaces a file"),
     "zookeeper-rights": "doctor",
 }
-"""What shows first what a command without `--dry-run` or `--execute` would do."""
+"""The substitute for `--dry-run` or `--execute`, by command."""
 
 
 def commands(group: Any = None, before: str = "") -> Iterator[tuple[str, set[str]]]:
-    """The words of each command, and its options."""
+    """Each command by its words, with its options."""
     for name, command in (group or get_command(app)).commands.items():
         if hasattr(command, "commands"):
             yield from commands(command, f"{name} ")
@@ -152,7 +152,7 @@ def test_an_action_prints_csv_with_a_row_for_each_result(run: Run, words: str, h
 
 @pytest.fixture
 def closed_pipe() -> Iterator[Callable[[int], TextIO]]:
-    """Writers to a pipe whose reader has gone, with this buffering."""
+    """Writers to a pipe without a reader, with this buffering."""
     made: list[TextIO] = []
 
     def writer(buffering: int) -> TextIO:

@@ -1,4 +1,4 @@
-"""What the doctor says of ZooKeeper's session, sizes and clocks, on the fake."""
+"""The doctor's findings about ZooKeeper's session, sizes and clocks, on the fake."""
 
 from dataclasses import replace
 from typing import Any, cast
@@ -41,7 +41,7 @@ def test_a_shorter_session_than_asked_for_is_a_warning(cluster: Cluster) -> None
 def sizes(
     cluster: Cluster, share: float, takes: dict[str, str] | None = None
 ) -> tuple[DoctorFinding, DoctorFinding, int]:
-    """Of a site whose largest node has this share of the default limit; and the size that the servers were asked about."""
+    """Findings for a largest node of this share of the default limit, and the size in the request to the servers."""
     cluster.zk.transact([Create(cluster.paths.topic("orders"), b"x" * int(share * zookeeper.JUTE_BYTES))])
     asked: list[int] = []
 
@@ -116,7 +116,7 @@ def test_the_clock_of_a_consumers_host_is_compared_by_its_registration(cluster: 
 
 
 def planned(cluster: Cluster, topic: str, ahead_s: float, actor: Actor) -> None:
-    """The newest record of a topic, by a host whose clock is ahead by so much."""
+    """The newest record of a topic, by a host with a clock so far ahead."""
     record = Record(
         topic, State.INITIAL, State.STABLE, 1, "g", "1-a", "joined: a", actor, cluster.clock.now() + ahead_s, 0.0, 0.0
     )
@@ -128,7 +128,7 @@ def planned(cluster: Cluster, topic: str, ahead_s: float, actor: Actor) -> None:
     ("ahead_s", "result", "says"),
     [
         (0.0, CheckResult.OK, "who has planned 1 topic last agrees with ZooKeeper's clock"),
-        (-4.0, CheckResult.OK, "who has planned 1 topic last"),  # it asked everybody before it wrote
+        (-4.0, CheckResult.OK, "who has planned 1 topic last"),  # all consumers were asked before the write
         (
             30.0,
             CheckResult.WARNING,

@@ -1,7 +1,7 @@
 """A wrong node of one consumer, fleet or topic is named, and affects only that consumer, fleet or topic.
 
 The consumer keeps its partitions, the fleet is not launched, the topic is held, and all others are planned. Kafka settings that
-load code, switch off TLS checks or log in are refused, or left out where they are stored.
+load code, switch off TLS checks or log in are refused, or left out where stored.
 """
 
 import json
@@ -53,7 +53,7 @@ def put(site: Site, path: str, raw: bytes) -> None:
 
 
 def everything_else(site: Site) -> None:
-    """Everything that runs by itself, and what people look at."""
+    """All automatic runs, and all views for persons."""
     c = site.coordinator
     transitions.due(c)
     transitions.await_closed(c, ["orders"])
@@ -186,7 +186,7 @@ def test_an_address_that_is_none_concerns_the_consumer_that_registered_it(addres
     assert of_b(site) == before
     assert address[:20] in overview.topics(site.coordinator)[0].reason
     site.processes.pop("b").zk.close()
-    site.starts("b")  # its claim is read, and forgets the address
+    site.starts("b")  # the claim is readable, and forgets the address
     site.settles()
     assert "b" in site.counts()
 

@@ -1,4 +1,4 @@
-"""A topic that is removed in one coordinator cluster and added in another: what the other one waits for."""
+"""A topic removed in one coordinator cluster and added in another: the waits of the second cluster."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def other(former: Site) -> Site:
 
 
 def added(former: Site, *consumers: str) -> Site:
-    """The topic is added in another cluster with these consumers, whose first plan is written."""
+    """The topic, added in another cluster with these consumers; the first plan is written."""
     site = other(former)
     site.starts(*consumers)
     topics.add_topic(site.coordinator, "orders", "g", actor=PERSON)
@@ -33,7 +33,7 @@ def added(former: Site, *consumers: str) -> Site:
 
 
 def said(site: Site) -> str:
-    """A step of the plain loop, after its consumers have acted."""
+    """A step of the plain loop, after the consumers have acted."""
     site.everybody_acts()
     (report,) = transitions.step(site.coordinator, ["orders"], LOOP)
     return report.reason

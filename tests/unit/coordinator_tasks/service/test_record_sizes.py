@@ -1,4 +1,4 @@
-"""The mean size of records: which partitions are sampled, what is kept of it, and what plans make of it."""
+"""The mean size of records: sampled partitions, stored values, use in plans."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ TOKEN = Token(1, 1, "g")
 
 @dataclass
 class Broker:
-    """`means` are what a sample of a partition gives; it answers for no other, and refuses topics in `refused`."""
+    """`means`: the result of a sample, by partition; no answer for other partitions, and a refusal of topics in `refused`."""
 
     means: dict[int, float] = field(default_factory=dict)
     refused: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The coordinator with `weighted`: where weights come from, when changed loads are a reason, and what the history keeps."""
+"""The coordinator with `weighted`: sources of weights, changed loads as a cause, records in the history."""
 
 from dataclasses import replace
 from typing import Any
@@ -32,7 +32,7 @@ def weighted(*consumers: str, partitions: int = 4, **parameters: str) -> Scene:
 
 
 def lags(scene: Scene, *behind: int | None) -> Scene:
-    """Everybody says how far behind each of its partitions is."""
+    """Each consumer reports the lag of its partitions."""
     for consumer, answer in scene.answers.items():
         assert isinstance(answer, ConsumerStatus)
         running = answer.topics[TOPIC].running
@@ -71,7 +71,7 @@ def test_weights_are_what_the_consumers_say_and_other_topics_are_carried() -> No
 
 
 def test_a_topic_of_which_nothing_is_known_weighs_what_others_weigh_on_average() -> None:
-    """Beside real loads it would otherwise weigh nothing, and go to one consumer."""
+    """Otherwise such a topic would weigh nothing beside real loads, and go to one consumer."""
     answers = {"a": status({"other": {0: (60, None), 1: (40, None)}}), "b": status({"other": {2: (20, None)}}, "b")}
     found = measured(TOPIC, Measure.LAG, (0, 1), {}, answers, totals(answers, {}), {"a": 2, "b": 1})
     assert found.partitions == {0: 40.0, 1: 40.0}

@@ -1,4 +1,4 @@
-"""A receiver of HTTP is really told: of stuck topics, of those that nobody owns, of those that flap, and by a missed deadline."""
+"""Notifications at an HTTP receiver: stuck topics, unowned partitions, flapping topics, a missed deadline."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -48,7 +48,7 @@ def unowned_site() -> Site:
 
 
 def flapping_site(times: int = FLAPS) -> Site:
-    """A consumer crashes and is started again, within the window: rebalances that nobody asked for."""
+    """A consumer crashes and is started again within the window: unrequested rebalances."""
     site = stable_site("a", "b")
     site.with_policy(flap_registrations=99)
     for number in range(times):

@@ -1,4 +1,4 @@
-"""What reaches a site's StatsD and OpenTelemetry: a process begins Airflow's metrics as a task does, and sockets of ours receive them."""
+"""Metrics in a site's StatsD and OpenTelemetry: a process sends Airflow's metrics like a task, and sockets of the test receive the metrics."""
 
 import threading
 import time
@@ -37,7 +37,7 @@ SINCE_S = 90
 
 
 def one_turn() -> None:
-    """One run of `reconcile` and what the tasks of `rebalance` send: a lags behind in orders.eu, and nobody owns payments."""
+    """One run of `reconcile`, and the metrics of the tasks of `rebalance`: a lags behind in orders.eu, and payments has no owner."""
     site = stable_site("a", names=("orders.eu",))
 
     def lags(topic: TopicStatus) -> TopicStatus:
@@ -73,7 +73,7 @@ print("{{}}")
 
 
 def told(home: Path, **metrics: str) -> None:
-    """Let such a process send it."""
+    """Send from such a process."""
     said_by_airflow(SEND, home=home, path=f"{ROOT}:{ROOT / 'plugins'}", **metrics)
 
 
@@ -93,12 +93,12 @@ TOLD = {
     "pause_records {orders}": "4|c",
     "unmoved_stall {orders}": "12.000000|ms",
 }
-"""Name and tags → value and kind, as StatsD has them."""
+"""Name and tags → value and kind, as in StatsD."""
 NAMED = {"orders": "topic=orders.eu", "payments": "topic=payments"}
 
 
 def plain(said: str) -> str:
-    """The name of plain StatsD: the values of the tags stand behind it."""
+    """The name of plain StatsD, followed by the values of the tags."""
     name, *tags = said.split()
     values = [tag.partition("=")[2].replace(".", "__") for tag in ("cluster=shop", *tags)]
     return ".".join((f"airflow.coordinator.{name}", *values))
@@ -132,7 +132,7 @@ def test_a_statsd_server_gets_every_kind_of_figure(influx: str, written: Any, tm
 
 
 class Collector:
-    """A receiver of OpenTelemetry's metrics by HTTP: the newest value of each name and its tags."""
+    """A receiver of OpenTelemetry's metrics by HTTP: the newest value by name and tags."""
 
     def __init__(self) -> None:
         self.values: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}

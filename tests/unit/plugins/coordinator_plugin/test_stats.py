@@ -1,4 +1,4 @@
-"""What Airflow's own metrics get of the coordinator, in both forms: with tags, and as names of plain StatsD."""
+"""The coordinator's values in Airflow's own metrics, in both forms: with tags, and as names of plain StatsD."""
 
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -40,7 +40,7 @@ def unasked() -> float:
 
 
 class Backend:
-    """Keeps what is sent: by name and tags."""
+    """Keeps the sent metrics, by name and tags."""
 
     def __init__(self) -> None:
         self.sent: Sent = {}
@@ -128,20 +128,20 @@ def test_a_run_counts_from_the_last_one_that_worked_and_not_for_what_nobody_saw(
 def test_a_run_beside_the_schedule_counts_no_seconds_that_the_next_one_counts_too(logical: bool, kind: str) -> None:
     began_at = datetime.now(UTC)
     run = SimpleNamespace(start_date=began_at, logical_date=began_at if logical else None, run_type=kind)
-    before = began_at - timedelta(seconds=70) if logical else None  # Airflow knows none without a logical date
+    before = began_at - timedelta(seconds=70) if logical else None  # Airflow knows no such run without a logical date
     context: Any = {"prev_start_date_success": before, "dag_run": run}
     assert upkeep.passed_s(context) == 0.0
 
 
 def reconciled(site: Site, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """What the task of `reconcile` starts."""
+    """The runs started by the task of `reconcile`."""
     monkeypatch.setattr(CoordinatorHook, "open", lambda _: nullcontext(site.coordinator))
     task = SimpleNamespace(get_dr_count=lambda *_, **__: 0, get_dag=lambda _: SimpleNamespace(is_paused=False))
     return upkeep.ReconcileOperator(task_id="look", dag_ids=DAGS).execute(cast("Any", {"ti": task}))
 
 
 def lagging(site: Site, says: dict[int, dict[str, Any]]) -> None:
-    """From now on consumer a says this of its partitions."""
+    """From now on consumer a reports this about its partitions."""
 
     def said(one: TopicStatus) -> TopicStatus:
         return replace(one, running={p: replace(each, **says[p]) for p, each in one.running.items()})

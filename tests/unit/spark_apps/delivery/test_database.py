@@ -151,7 +151,7 @@ def test_a_batch_that_comes_twice_counts_once_in_the_revenue(tmp_path: Path) -> 
 
 @pytest.fixture
 def connected(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """The connections that are made."""
+    """The opened connections."""
     made: list[object] = []
     connect = SQLite.connect
 
@@ -214,7 +214,7 @@ def test_a_connection_to_postgresql_ends_with_its_host_unless_its_own_options_sa
 
 
 def of_server(sqlstate: str) -> psycopg.OperationalError:
-    """An error that PostgreSQL reports under this code."""
+    """An error of PostgreSQL with this code."""
     return psycopg.errors.lookup(sqlstate)("no")  # type: ignore[return-value]
 
 
@@ -234,7 +234,7 @@ def of_server(sqlstate: str) -> psycopg.OperationalError:
 def test_only_a_database_that_cannot_be_reached_is_away(
     error: Exception, away: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A statement that fails is an error of the pipeline, which an upgrade judges."""
+    """A failing statement is an error of the pipeline, judged by an upgrade."""
 
     def connect(_: str) -> None:
         raise error

@@ -22,7 +22,7 @@ from spark_apps.tracebacks import last_error
 
 ROOT = Path(__file__).parents[4]
 
-# Stands for spark-submit: a parent that runs the consumer's own Python as its child, and ends with its exit code.
+# In place of spark-submit: a parent of the consumer's own Python, with the child's exit code.
 JVM = ("/bin/sh", "-c", '"$@"; exit $?', "jvm")
 DRIVER = """
 import pathlib, signal, subprocess, sys, time
@@ -130,7 +130,7 @@ def test_a_second_launch_of_a_living_one_changes_nothing(consumer: Launched) -> 
 
 
 def test_a_launcher_whose_caller_is_gone_supervises_the_consumer_all_the_same(tmp_path: Path) -> None:
-    """The caller may be killed, or give up, before it has the answer."""
+    """The caller may be killed, or give up, before the answer."""
     folder = RunFolder.of(tmp_path, "shop", "c1")
     folder.make()
     alone = (
@@ -325,7 +325,7 @@ def test_a_start_without_an_incarnation_is_reported_once_and_the_next_launch_wai
 
 def test_a_run_folder_that_takes_no_file_is_named_with_what_to_do(tmp_path: Path) -> None:
     launched = Launched(tmp_path, "true")
-    launched.folder.ended.mkdir(parents=True)  # nobody removes a folder as a file
+    launched.folder.ended.mkdir(parents=True)  # a folder cannot be removed as a file
     with pytest.raises(
         Refused, match=r"launcher: the run folder \S+/c1 cannot be used: .*ended\.json.*; free space on its disk, "
     ):
@@ -333,7 +333,7 @@ def test_a_run_folder_that_takes_no_file_is_named_with_what_to_do(tmp_path: Path
 
 
 def test_the_lock_names_the_former_process_no_longer_before_anything_is_started(tmp_path: Path) -> None:
-    """A stop goes to the process that the lock names, and that number may be another process's by then."""
+    """A stop goes to the process named in the lock; the number may belong to another process by then."""
     launched = Launched(tmp_path, "no-such-program")
     launched.folder.make()
     launched.folder.lock.write_text("4194304")

@@ -1,4 +1,4 @@
-"""What a pipeline may return, and what is agreed with the topic's ownership for it."""
+"""Allowed results of a pipeline, and the terms with the topic's ownership."""
 
 from math import inf
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ HOOKS = Hooks()
 
 
 class Runner:
-    """Takes down what is agreed; its ownership has one batch under way."""
+    """Records the terms; the ownership has one batch under way."""
 
     topic = "orders"
 
@@ -39,7 +39,7 @@ class Runner:
 
 
 class Rows:
-    """A DataFrame, as far as it is looked at."""
+    """The used part of a DataFrame."""
 
     def __init__(self, *columns: str) -> None:
         self.columns = list(columns)

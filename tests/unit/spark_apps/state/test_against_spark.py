@@ -25,7 +25,7 @@ NAMED = T.StructType().add("name", T.StringType()).add("parts", T.ArrayType(T.Lo
 
 
 class Script(StatefulProcessor):
-    """Does with its state what the amounts of the rows say, and returns what it then sees."""
+    """Changes the state by the amounts of the rows, and returns the resulting state."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.handle = handle
@@ -69,7 +69,7 @@ class Script(StatefulProcessor):
 
 
 class Timed(Script):
-    """Registers, lists and deletes timers too; a timer registers another one."""
+    """Registers, lists and deletes timers too; a timer registers another timer."""
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803
         for row in rows:
@@ -115,7 +115,7 @@ UNTIMED = settings(max_examples=60, deadline=None, suppress_health_check=list(He
 
 
 def expected_of_a_batch(tester: TwsTester, rows: list[tuple[str, Any]]) -> list[tuple[str, str]]:
-    """What Spark's tester returns for the rows of one batch, key by key."""
+    """The result of Spark's tester for the rows of one batch, key by key."""
     expected = []
     for key in dict.fromkeys(key for key, _ in rows):
         expected += tester.test(key, [Row(**columns) for one, columns in rows if one == key])

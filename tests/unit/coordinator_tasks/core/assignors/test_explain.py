@@ -1,4 +1,4 @@
-"""Why a partition is where it is: the sentences as a person reads them, and what the history keeps of them."""
+"""Reasons for a partition's place: sentences for a person, and their record in the history."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,9 +18,9 @@ def asked(
     strategy: str, weights: list[float], members: str, owned: str = "", *, pins: Mapping[int, str] | None = None, idle: str = "",
     **more: Any,
 ) -> SolvedProblem:  # fmt: skip
-    """`owned` names the holder of each partition by one letter, `.` = nobody; `a/r1` of `members` is in a rack.
+    """`owned` names the holder of each partition by one letter, `.` = no holder; `a/r1` of `members` is in a rack.
 
-    Those that `idle` names have no capacity.
+    Members in `idle` have no capacity.
     """
     split = [one.partition("/") for one in members.split()]
     everybody = {name: Member(name, 1, "", "", rack=rack, capacity=float(name not in idle)) for name, _, rack in split}
@@ -42,7 +42,7 @@ def asked(
 
 
 def told(found: Explanation) -> list[tuple[int, str]]:
-    """Every partition with what is said of it."""
+    """Every partition with its sentence."""
     said = [(f"moves: {one.text}", one) for one in found.moves] + [(f"stays: {one.text}", one) for one in found.stays]
     return sorted((partition, text) for text, one in said for partition in one.partitions)
 

@@ -1,4 +1,4 @@
-"""Whatever is stored and seen, `decide` gives a decision: it never raises, writes only what is valid, and writes it once."""
+"""`decide` is total: for any stored state and observation a decision, no exception, and one valid write."""
 
 import random
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ POLICY = Policy(settle_s=0.0)
 
 @st.composite
 def nodes(draw: st.DrawFn) -> TopicNode:
-    """What is let through: no partition twice, every assignment with its `since`, none of them above the epoch."""
+    """Valid nodes: no partition twice, every assignment with a `since`, no `since` above the epoch."""
     epoch = draw(EPOCHS)
     assignments = draw(st.dictionaries(PARTITIONS, CONSUMERS))
     handoff = draw(st.dictionaries(PARTITIONS, st.builds(Handoff, CONSUMERS, CONSUMERS, EPOCHS), max_size=2))
@@ -191,7 +191,7 @@ def releases(scene: Scene, consumer: str) -> None:
 
 
 def play(scene: Scene, event: str, consumer: str) -> None:
-    """Make one thing happen to a valid topic, if it can."""
+    """Apply one possible event to a valid topic."""
     registered = {"die": scene.dies, "leave": lambda c: scene.dies(c, Ending.LEFT), "vanish": scene.vanishes}
     if event in registered and consumer in scene.members:
         registered[event](consumer)

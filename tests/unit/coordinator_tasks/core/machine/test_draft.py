@@ -1,4 +1,4 @@
-"""Rules 2 and 6 of the hand-off: the possible owners of a partition, and by which way it moves."""
+"""Rules 2 and 6 of the hand-off: the possible owners of a partition, and the way of the move."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ STALE = Release(3, "a", 1, 10, "g1", Token(2, 1, "g1"))
 
 
 def handing_over(*, release: Release | None = None) -> Draft:
-    """Partition 0 on its way from a to b by the plan of epoch 4; 5 is being written."""
+    """Partition 0 on the way from a to b by the plan of epoch 4; epoch 5 is being written."""
     draft = Draft(5, "g1", {0: release} if release else {})
     draft.handoff[0] = Handoff("a", "b", 4)
     draft.to_close[0], draft.to_start[0], draft.epochs[0] = {"a"}, "b", 4
@@ -171,7 +171,7 @@ def test_a_partition_remembers_who_had_it_last() -> None:
 
 
 def test_of_an_awaited_consumer_only_what_is_in_between_changes() -> None:
-    """It has ended, and its next process is waited for: what it owns stays, though its start was not confirmed."""
+    """The consumer has ended, and its next process is awaited: owned partitions stay, also without a confirmed start."""
     draft = handing_over()
     draft.assignments[1] = draft.to_start[1] = draft.to_start[2] = "a"
     draft.assignments[3], draft.to_close[2] = "a", {"c"}

@@ -1,5 +1,5 @@
-"""Rules at their edges: the last value that still counts, the first that does not, and the half of a condition that
-the tests by subject do not need. Found by changing every comparison and condition (`tests.simulation.guards`)."""
+"""Rules at their edges: the last counting value, the first value beyond, and the half of a condition that the tests by
+subject do not need. Found by changing every comparison and condition (`tests.simulation.guards`)."""
 
 import json
 from collections.abc import Callable

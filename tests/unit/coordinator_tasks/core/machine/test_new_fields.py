@@ -1,7 +1,6 @@
-"""A new field of the topic node or of the configuration: each place that has to know it has a test that names the
-field.
+"""A new field of the topic node or of the configuration: a test names each place without the field.
 
-That it is written and read is asked by `codecs/test_codecs.py`, whose values differ from the default in every field.
+`codecs/test_codecs.py` tests reading and writing, with values that differ from the default in every field.
 """
 
 from dataclasses import fields, replace
@@ -17,7 +16,7 @@ from tests.unit.coordinator_tasks.core.codecs.test_codecs import SPLIT_CONFIG as
 
 LEAST = TopicConfig("orders", "", "", "")
 WITHOUT_A_PLAN = {"topic", "approval"}
-"""Fields of the configuration whose change is no reason for a plan."""
+"""Fields of the configuration without an effect on plans."""
 
 
 def test_new_field_of_the_topic_node_comes_from_the_draft_or_the_configuration() -> None:

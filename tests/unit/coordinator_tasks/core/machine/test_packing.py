@@ -1,4 +1,4 @@
-"""A topic's node is packed only if everybody who acts on it reads that, whatever release comes and goes."""
+"""A topic's node is packed only if all acting consumers read the packed form, for any sequence of releases."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from coordinator_tasks.core.model import FORMATS, PROPERTIES, SEEKS
 from tests.world.scene import ACTOR, Scene, stable
 
 OLDER = (SEEKS, PROPERTIES)
-"""What 0.2.0 reads."""
+"""The forms that 0.2.0 reads."""
 SMALL = Policy(pack_over_bytes=0)
 
 
@@ -62,7 +62,7 @@ def test_an_owner_that_is_not_registered_reads_the_form_that_it_stands_in(packed
 
 
 def test_who_stands_in_a_restored_packed_node_is_not_who_is_found_to_run_something() -> None:
-    """ZooKeeper got a packed node back that does not name `c`, which owns partitions by a later, plain one."""
+    """A restored packed node does not name `c`; `c` owns partitions by a later, plain node."""
     there = stable("a", "b", policy=SMALL)
     node, state = there.node, there.state
     assert there.packed
@@ -88,7 +88,7 @@ def test_a_node_that_only_fits_packed_stays_packed(formats: tuple[str, ...]) -> 
     "isolated", ["ab", "b"], ids=["nobody else is there: no plan", "beside an owner: the same plan"]
 )
 def test_a_node_is_plain_again_for_an_older_consumer_that_is_readmitted(isolated: str) -> None:
-    """Else the consumer could never confirm that it runs nothing."""
+    """Otherwise the consumer could never confirm an empty set of partitions."""
     there = stable("a", "b", policy=SMALL)
     for consumer in isolated:
         there.is_isolated(consumer)

@@ -1,4 +1,4 @@
-"""A plan moves at most what fits in one transaction; the rest comes in the next ones."""
+"""A plan moves at most the content of one transaction; later plans move the rest."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from coordinator_tasks.core.model import FORMATS, PROPERTIES, SEEKS, TopicDescri
 from tests.world.scene import TOPIC, Scene
 
 PLAIN = (SEEKS, PROPERTIES)
-"""What 0.2.0 reads."""
+"""The forms that 0.2.0 reads."""
 
 
 def scene(

@@ -1,6 +1,6 @@
-"""Walks of the whole protocol in memory, by seed and by Hypothesis, which shrinks what it finds.
+"""Walks of the whole protocol in memory, by seed and by Hypothesis, which shrinks failures.
 
-Small and quick: they find slips in the rules; the simulation proper has sessions, connections and many more faults.
+Small and quick, for slips in the rules; the simulation proper has sessions, connections and many more faults.
 """
 
 import copy
@@ -36,7 +36,7 @@ def test_no_walk_gives_a_partition_to_two_and_every_walk_settles(block: int) -> 
 
 
 class Protocol(RuleBasedStateMachine):
-    """The same world, one rule for everything that may happen in it."""
+    """The same world, with one rule for each event."""
 
     @initialize(partitions=st.integers(1, 3), seed=st.integers(0, 2**16))
     def begin(self, partitions: int, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""A small, honest run with everything in it: two consumers, a hand-off to a third, a crash; tests then spoil it."""
+"""A small, correct run of the demo: two consumers, a hand-off to a third, a crash; tests then falsify parts."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,8 +13,8 @@ RECORDS = 40
 RATE_S = 0.1  # between two records of a partition
 JOIN_AT, RELEASED_AT, STABLE_AT = 1002.0, 1002.5, 1003.0
 KILL_AT, TAKEN_AT, RECOVERED_AT = 1003.2, 1003.4, 1003.6
-TAKEN_OFFSET = 25  # of partition 1, when it is handed to c
-KILLED_OFFSET = 32  # the first of partition 0 that a has not processed
+TAKEN_OFFSET = 25  # of partition 1, at the hand-off to c
+KILLED_OFFSET = 32  # the first record of partition 0 not processed by a
 
 
 def move(partition: int, giver: str, taker: str, kind: MoveKind) -> Move:
@@ -54,7 +54,7 @@ def produced_at(offset: int) -> float:
 
 
 def processed_at(offset: int) -> float:
-    """In batches of 0.5 s, each written 0.1 s after its last record."""
+    """In batches of 0.5 s, each written 0.1 s after the last record."""
     return 1000.6 + (offset // 5) * 0.5
 
 
@@ -85,7 +85,7 @@ def records() -> list[Record]:
 
 
 def honest() -> Evidence:
-    """Everything as it should be: 4 partitions of 40 records, one hand-off, one kill that repeats two records."""
+    """A run without faults: 4 partitions of 40 records, one hand-off, one kill with two repeated records."""
     rows = [
         *rows_of(0, "a", 1, 0, KILLED_OFFSET - 2, 0.0),
         *[row(0, o, "a", 1, KILL_AT - 0.1) for o in (KILLED_OFFSET - 2, KILLED_OFFSET - 1)],

@@ -1,4 +1,4 @@
-"""Growth of a fleet: what is measured, when nothing is decided, what is done, and what is kept."""
+"""Growth of a fleet: measurements, missing decisions, actions, memory."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -29,7 +29,7 @@ LIMITS = Limits(1, 6, utilisation=1.0, catch_up_s=100.0, start_up_s=10.0, window
 
 @dataclass
 class Traffic:
-    """What consumers say: each partition gets `rate` and is read with `read` records/s from `began` on."""
+    """Answers of consumers: each partition gets `rate` and is read with `read` records/s from `began` on."""
 
     site: Site
     rate: float = 10.0
@@ -76,7 +76,7 @@ BUSY = {"rate": 50.0, "read": 25.0, "lag": 2_000.0}
 
 
 def known_site(capacity: float = 100.0, **limits: object) -> Site:
-    """One consumer is known to give so many records/s."""
+    """A site with this known capacity of a consumer, in records/s."""
     site = fleet_site(**limits)
     growth = growth_store.read(site.coordinator, APP)
     known = replace(growth, memory=replace(growth.memory, capacity=capacity))
@@ -85,7 +85,7 @@ def known_site(capacity: float = 100.0, **limits: object) -> Site:
 
 
 def uneven_site() -> Site:
-    """The policy acts; b-1 has more than it can read, and b-2 has room."""
+    """The policy acts; b-1 is overloaded, and b-2 has room."""
     site = known_site(act=True)
     site.statuses.answers["b-1"] = Traffic(site, 30.0, 30.0).of("b-1")
     site.statuses.answers["b-2"] = Traffic(site, 2.0, 2.0).of("b-2")
@@ -144,7 +144,7 @@ PODS = ("billing-0", "billing-1")
 
 
 def pods_site() -> Site:
-    """Consumers with the ids of a StatefulSet's pods, in no fleet, and one of another name."""
+    """Consumers with the ids of a StatefulSet's pods, in no fleet, and a consumer of another name."""
     site = stable_site(*PODS, "other-2", partitions=8)
     fleet.set_fleet(replace(site.coordinator, allowed=AllowEverything()), Fleet("other", "app.py", ("other-2",)))
     Traffic(site, **BUSY).flows(*PODS, "other-2")
@@ -266,7 +266,7 @@ def test_who_scales_a_fleet_while_it_is_measured_is_not_overruled(
 
 def test_it_shrinks_by_draining_the_cheapest_one() -> None:
     site = fleet_site({"rate": 100.0, "read": 50.0, "lag": 2_000.0})
-    look(site)  # 200 records/s are what one gives
+    look(site)  # a consumer reads 200 records/s
     Traffic(site, 5.0, 5.0).flows("b-1", "b-2")
     autoscale.set_growth(site.coordinator, APP, replace(LIMITS, act=True))
     for _ in range(6):

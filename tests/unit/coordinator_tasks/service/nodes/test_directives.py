@@ -45,7 +45,7 @@ def status(incarnation: int = 1, acted: int = 7, generation: str = "gen", runnin
 
 @pytest.fixture
 def shop() -> Cluster:
-    """Consumer a is registered and was granted something of one topic, at epoch 7."""
+    """Consumer a is registered and has a grant of one topic, at epoch 7."""
     cluster = Cluster()
     cluster.join("a")
     cluster.zk.transact([Create(cluster.paths.topic("orders"), encode_node(NODE))])
@@ -53,7 +53,7 @@ def shop() -> Cluster:
 
 
 def readmits(cluster: Cluster) -> None:
-    """A person isolates consumer a, and lets it in again."""
+    """A person isolates and readmits consumer a."""
     isolate(cluster.coordinator, "a", by="ada", why="x")
     readmit(cluster.coordinator, "a", "ada")
 
@@ -81,7 +81,7 @@ def test_an_isolation_says_who_and_why_and_stands_once(shop: Cluster) -> None:
 def test_readmission_waits_for_the_consumers_own_word(shop: Cluster) -> None:
     isolate(shop.coordinator, "a", by="ada", why="x")
     shop.statuses.answers["a"] = status()
-    assert complete_readmissions(shop.coordinator) == ()  # nobody has asked for it
+    assert complete_readmissions(shop.coordinator) == ()  # no request for a directive
     readmit(shop.coordinator, "a", "bob")
     assert complete_readmissions(shop.coordinator) == ("a",)
     assert isolated(shop) is None
@@ -125,7 +125,7 @@ def test_a_removed_topic_is_confirmed_by_who_has_never_had_it_as_well(
 
 
 def changed_meanwhile(cluster: Cluster, operation: Operation) -> None:
-    """The next write of a directive finds that this was written just before."""
+    """The next write of a directive meets this earlier write."""
     cluster.server.before_next(
         lambda: cluster.server.connect().transact([operation]),
         lambda _, operations: operations[-1].path == cluster.paths.directive("a"),
@@ -241,7 +241,7 @@ def say_leave(shop: Cluster, data: bytes) -> None:
 
 
 def loaded(shop: Cluster) -> tuple[Draining | None, dict[str, str]]:
-    """The draining of consumer a as plans see it, and what cannot be read."""
+    """The draining of consumer a as seen by plans, and the unreadable nodes."""
     unclear: dict[str, str] = {}
     found = load_directives(shop.coordinator, unclear).get("a")
     return found.draining if found is not None else None, unclear

@@ -1,4 +1,4 @@
-"""The whole state in a file: it comes back the same in an empty cluster, which goes on with it; anything else is refused."""
+"""The whole state in a file: restored equal in an empty cluster, which continues; everything else is refused."""
 
 import hashlib
 import json
@@ -32,7 +32,7 @@ def upgrade(phase: UpgradePhase) -> Upgrade:
 
 
 def shop() -> Site:
-    """A cluster that has something of every kind, whose consumers have left."""
+    """A cluster with nodes of every kind, after all consumers have left."""
     site = stable_site("a", "b", names=("orders", "payments"))
     c = recording(site.coordinator, "pin", "orders", PERSON, "a test")
     overrides.set_pins(c, "orders", "a", [0], actor=PERSON)
@@ -147,7 +147,7 @@ def test_a_state_that_an_import_would_refuse_is_not_written(monkeypatch: pytest.
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_an_import_that_ends_at_any_write_is_continued_whole(monkeypatch: pytest.MonkeyPatch, lost: bool) -> None:
-    """`lost`: the write has happened, but its answer was lost."""
+    """`lost`: the write has happened, but the answer was lost."""
     monkeypatch.setattr(state_file, "_WRITE_NODES", 3)
     old = shop()
     raw = exported(old)
@@ -180,7 +180,7 @@ def test_a_look_at_what_an_import_would_write_lists_each_folder_once(monkeypatch
     new, listed, plain = elsewhere(shop()), list[str](), FakeZooKeeper.children
 
     def noted(zk: FakeZooKeeper, path: str, watch: Watcher | None = None) -> list[str]:
-        if path != new.paths.members:  # the discovery lists them as well
+        if path != new.paths.members:  # the discovery lists the consumers as well
             listed.append(path)
         return plain(zk, path, watch)
 
@@ -258,7 +258,7 @@ def line(path: str, data: str) -> bytes:
 
 
 def signed(body: bytes, **changes: Any) -> bytes:
-    """A file of these lines, with a header that is right but for the changes."""
+    """A file of these lines, with a correct header except for the changes."""
     header = {**json.loads(FILE.split(b"\n", 1)[0]), "nodes": body.count(b"\n"), **changes}
     del header["sha256"]
     first = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

@@ -1,4 +1,4 @@
-"""A step of what a person has begun waits for no approval, above all not the way back; the same move without it waits."""
+"""Steps of a person's action, and above all the way back, wait for no approval; the same move outside of the action waits."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,7 +33,7 @@ def upgradable() -> UpgradingSite:
 
 
 def fleet_site(*consumers: str) -> Site:
-    """A fleet of these consumers that share twelve partitions."""
+    """A fleet of these consumers with twelve partitions."""
     site = stable_site(*consumers, partitions=12)
     site.coordinator = replace(site.coordinator, budget=BUDGET, allowed=AllowEverything())
     fleet.set_fleet(site.coordinator, Fleet(APP, "app.py", consumers))
@@ -162,7 +162,7 @@ def test_what_only_stands_beside_it_waits(asked: Callable[[Site], None]) -> None
 
 
 def relaunched(site: Site, consumer: str) -> None:
-    """It gives everything away, leaves, and is launched again."""
+    """The consumer gives everything away, leaves, and is launched again."""
     assert list(redeployment.advance(site.coordinator)), "it is drained"
     site.settles()
     assert consumer not in site.counts()
@@ -172,7 +172,7 @@ def relaunched(site: Site, consumer: str) -> None:
 
 
 def redeployed() -> Site:
-    """Each of three consumers has given everything away, and has it back."""
+    """Each of three consumers has given all partitions away and got partitions back."""
     site = fleet_site("a", "b", "c")
     redeployment.redeploy(site.coordinator, APP, by="ada", why="new code")
     for consumer in ("a", "b", "c"):
@@ -199,7 +199,7 @@ def test_a_claim_that_cannot_be_read_holds_up_nothing() -> None:
 
 
 def remembers(site: Site, decision: GrowthDecision, *, act: bool = True, acted: bool = True) -> GrowthDecision:
-    """What the policy of growth has decided last, and done if it has `acted`; `act`: whether it may act now."""
+    """The last decision of the growth policy; `acted`: the decision was executed; `act`: the policy may act now."""
     done = replace(decision, at=site.clock.now(), acted=acted, reasons=("load",))
     growth = Growth(APP, replace(LIMITS, act=act), Memory(100.0, (done,)))
     site.zk.ensure(site.paths.growths)

@@ -1,4 +1,4 @@
-"""The way back: what goes back, what is left out, how long it holds, and what is refused."""
+"""The way back: returned partitions, exceptions, duration, refusals."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,7 +32,7 @@ def go_back(site: Site, rebalance: str, minutes: float = 0.0) -> rollback.Way:
 
 @pytest.fixture
 def joined() -> Site:
-    """`b` has joined `a`, which had all four partitions."""
+    """`b` has joined `a`, the owner of all four partitions."""
     site = stable_site("a")
     site.starts("b")
     site.settles()
@@ -325,7 +325,7 @@ def test_an_assignment_that_does_not_fit_into_a_write_is_refused(joined: Site) -
 
 @pytest.mark.parametrize("applied", [True, False])
 def test_a_death_around_any_write_is_continued_by_the_next_run(joined: Site, applied: bool) -> None:
-    """Of the wish itself, and of every write of the plan that follows it."""
+    """Of the wish, and of every write of the following plan."""
     rebalance = newest(joined)
     joined.zk.lose_next_write(applied=applied)
     with pytest.raises(StoreUnavailable):

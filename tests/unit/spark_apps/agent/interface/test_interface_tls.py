@@ -1,7 +1,7 @@
 """The consumer's interface over TLS, with certificates of real authorities.
 
 With `status_ca` nothing is sent to a consumer that registers `http://`, or shows a certificate of another authority, for another
-host, or an expired certificate. A renewed certificate that is half written is not used.
+host, or an expired certificate. A half-written renewed certificate is not used.
 """
 
 import logging
@@ -63,7 +63,7 @@ def ask(asking: HttpStatusClient, server: StatusServer, address: str = "") -> An
 
 
 def plain(server: StatusServer) -> socket.socket:
-    """A connection that makes no handshake."""
+    """A connection without a handshake."""
     host, _, port = server.address.removeprefix("https://").rpartition(":")
     return socket.create_connection((host, int(port)), timeout=5)
 
@@ -186,7 +186,7 @@ def test_handshake_and_request_share_one_deadline(authority: Authority, monkeypa
 
 
 def ends_within(connection: socket.socket, send: Callable[[], None]) -> float:
-    """Seconds until the server ends a connection on which a byte comes now and then."""
+    """Seconds until the server ends a connection with a byte now and then."""
     began_s = time.monotonic()
     connection.settimeout(0.1)
     while time.monotonic() < began_s + 5.0:
@@ -214,7 +214,7 @@ def test_an_answer_that_nobody_reads_ends_at_the_deadline(
         read, began_s = 0, time.monotonic()
         while part := received(one, 8_000):
             read += len(part)
-            time.sleep(0.001)  # slower than it is written, and never so slow that one part takes the whole time
+            time.sleep(0.001)  # slower than the writer, and never so slow that one part takes the whole time
         assert read < 30_000_000
         assert time.monotonic() - began_s < 10.0
 
@@ -243,7 +243,7 @@ def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path: Path, caplog
 
 
 def test_a_renewed_authority_is_trusted_without_a_restart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Airflow's triggerer keeps its client for months."""
+    """Airflow's triggerer keeps a client for months."""
     former, following = Authority(tmp_path / "1", "former"), Authority(tmp_path / "2", "following")
     with ExitStack() as ending:
         old, new = (ending.enter_context(served(files(one.sign("a")))) for one in (former, following))

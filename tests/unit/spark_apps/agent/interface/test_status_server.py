@@ -84,7 +84,7 @@ def ask(
 
 
 def slow(server: StatusServer, said: bytes = b"GET /v1/status HTTP/1.1\r\nHost: ") -> socket.socket:
-    """A connection that begins a request, and does not end it."""
+    """A connection with an unfinished request."""
     host, _, port = server.address.removeprefix("http://").rpartition(":")
     connection = socket.create_connection((host, int(port)), timeout=5)
     connection.sendall(said)
@@ -92,7 +92,7 @@ def slow(server: StatusServer, said: bytes = b"GET /v1/status HTTP/1.1\r\nHost: 
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Whether the server ends it, at last."""
+    """Whether the server ends the connection in the end."""
     try:
         return connection.recv(1000) == b""
     except ConnectionResetError:
@@ -290,7 +290,7 @@ def test_a_port_that_there_is_not_is_refused(port: int) -> None:
 
 
 def test_a_shortage_of_open_files_takes_no_processor(closed: StatusServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connection that cannot be taken waits, so that the server is woken for it again at once."""
+    """A connection that cannot be taken waits, and wakes the server again at once."""
     tried: list[float] = []
 
     def get_request(_: object) -> None:
@@ -311,7 +311,7 @@ def test_it_listens_without_asking_dns_for_the_name_of_its_address(monkeypatch: 
 def test_a_closed_server_refuses(consumer: Consumer) -> None:
     one = StatusServer(serving(consumer))
     one.close()
-    # Reset where a process that is just being forked holds the socket for a moment longer.
+    # Reset where a process in the middle of a fork holds the socket for a moment longer.
     with pytest.raises((ConnectionRefusedError, ConnectionResetError)):
         ask(one, "GET", "/v1/health")
 

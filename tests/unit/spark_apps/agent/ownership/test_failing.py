@@ -1,4 +1,4 @@
-"""When partitions are read again after the sink or the pipeline failed, on a clock that stands still."""
+"""Retries after a failure of the sink or the pipeline, on a manual clock."""
 
 from itertools import cycle
 
@@ -11,7 +11,7 @@ from tests.unit.spark_apps.agent.ownership.stage import Stage, planner_of
 
 OUTAGE_S = 120.0
 FAILED_TRY_S = 4.0
-"""A batch that fails, the end of its query and the start of the next one, on a busy host."""
+"""Seconds for a failing batch, the end of the query and the start of the next query, on a busy host."""
 PASS_S = 1.0
 AWAY = ("SinkUnavailable: connection refused", "SinkUnavailable: the server closed the connection")
 UNKNOWN = ("ConnectionError: connection refused",)
@@ -31,7 +31,7 @@ def stage_with(partitions: int, records: int) -> Stage:
 def return_after_outage(stage: Stage, reasons: tuple[str, ...]) -> tuple[float, int]:
     """Fail each batch of the first `OUTAGE_S` with the next reason, pass each later one.
 
-    Returns the seconds from the end of the outage until no partition fails, and the number of batches in that time.
+    Returns the seconds from the end of the outage until no partition fails, and the number of batches until then.
     """
     planner, clock, why = planner_of(stage, batch_interval_s=0.0), stage.clock, cycle(reasons)
     passed, batches, over_at = planner.initial(), 0, stage.clock.monotonic() + OUTAGE_S
@@ -79,7 +79,7 @@ def test_a_try_that_passes_doubles_the_next_one_and_lets_the_others_go_first() -
 
 
 def test_one_bad_record_among_partitions_is_found_even_if_the_sink_blames_itself() -> None:
-    """A record that lets the database crash: all but its partition are read on, and that one up to the record."""
+    """A record that crashes the database: the other partitions are read on, the record's partition up to the record."""
     stage = stage_with(4, 300)
     planner, bad = planner_of(stage, batch_interval_s=0.0), 123
     passed, over_at = planner.initial(), stage.clock.monotonic() + 240

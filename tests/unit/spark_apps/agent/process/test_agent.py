@@ -41,7 +41,7 @@ V = TypeVar("V")
 
 
 class Topics:
-    """Holders without queries; topics whose name begins with `un` match no pipeline."""
+    """Holders without queries; topic names with the prefix `un` match no pipeline."""
 
     def __init__(self, identity: Identity, clock: FakeClock) -> None:
         self.ownerships: dict[str, TopicOwnership] = {}
@@ -374,7 +374,7 @@ def test_a_topic_node_that_was_never_written_is_not_reported_and_one_that_was_em
 
 
 def test_until_it_has_registered_it_is_starting_and_not_up(stage: Stage) -> None:
-    """A rollout on Kubernetes goes on with the next pod when this one is up."""
+    """A rollout on Kubernetes continues with the next pod when this pod is up."""
     assert stage.health == "starting"
     stage.topics.acquiring = False
     stage.write()
@@ -409,7 +409,7 @@ def test_without_zookeeper_it_goes_on_and_registers_again_in_the_next_session(st
 
 
 def id_taken(stage: Stage) -> None:
-    """The consumer runs partition 0, its session has ended, and another process has registered its id."""
+    """The consumer runs partition 0, the session has ended, and another process has registered the id."""
     stage.own(0)
     stage.step()
     stage.zk.expire()
@@ -588,7 +588,7 @@ def test_a_mark_that_somebody_else_overtakes_is_made_beside_what_he_wrote(
 
 
 def test_a_mark_that_cannot_be_made_is_tried_again_in_time_and_not_at_once(stage: Stage) -> None:
-    """A directive that cannot be read is not written over: trying it without a pause would take ZooKeeper's time."""
+    """An unreadable directive is not written over; retries without a pause would take ZooKeeper's time."""
     stage.own(0)
     stage.step()
     stage.site.transact([Create(PATHS.directive("a"), b"{")])
@@ -719,7 +719,7 @@ def test_a_consumer_none_of_whose_queries_starts_does_not_register_and_says_why(
 
 
 def batch(stage: Stage, number: int, records: int = 10) -> None:
-    """Hand out a batch of partition 0 that does not end."""
+    """Hand out a batch of partition 0 without an end."""
     held = stage.topics.ownerships["t"].holdings.ready()[0]
     stage.kafka.append("t", 0, records)
     start = held.position
@@ -727,7 +727,7 @@ def batch(stage: Stage, number: int, records: int = 10) -> None:
 
 
 def usual_batches(stage: Stage) -> None:
-    """Three batches that take two seconds each."""
+    """Three batches of two seconds each."""
     stage.own(0)
     stage.step()
     for number in (1, 2, 3):
@@ -812,7 +812,7 @@ def test_a_late_post_keeps_no_hand_off_until_the_next_poll(stage: Stage) -> None
 
 
 def test_who_leaves_marks_its_life_beside_what_a_person_drained(stage: Stage) -> None:
-    """A person's drain lasts over restarts, and moves partitions only: that this life ends, also alone, is its own word."""
+    """A person's drain lasts over restarts, and moves partitions only; the end of a process is reported by the process alone."""
     asked = Draining("ada", "a new host", 1.0)
     stage.own(0)
     stage.step()

@@ -1,4 +1,4 @@
-"""A consumer's process, however early it is asked to leave."""
+"""A consumer's process, also with a very early request to leave."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ V = TypeVar("V")
 
 
 class NoTopics:
-    """Implements `topics.Topics` where none is managed."""
+    """Implements `topics.Topics` without managed topics."""
 
     def names(self) -> tuple[str, ...]:
         return ()
@@ -55,7 +55,7 @@ class NoTopics:
 
 
 class Site:
-    """A process of consumer `a` on ZooKeeper in memory, with the interface and the time that it has in production."""
+    """A process of consumer `a` on ZooKeeper in memory, with production's interface and times."""
 
     def __init__(self) -> None:
         server = FakeZooKeeperServer(FakeClock())
@@ -77,7 +77,7 @@ def site() -> Site:
 
 
 def code_of(run: Callable[[], int], leave: Callable[[], None]) -> int | None:
-    """The exit code of `run`, `None` if it does not end by itself; then it is asked once more."""
+    """The exit code of `run`; `None` if only a second request ended the process."""
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(run()), daemon=True)
     thread.start()
@@ -89,7 +89,7 @@ def code_of(run: Callable[[], int], leave: Callable[[], None]) -> int | None:
 
 
 def test_a_leave_that_comes_before_the_agent_is_there_ends_it_unregistered(site: Site) -> None:
-    """As during the warm-up of Spark, which takes seconds."""
+    """As during Spark's warm-up of some seconds."""
     site.process.leave()
     assert code_of(lambda: site.process.run(NoTopics()), site.process.leave) == 0
     assert read_claim(site.zk, PATHS, "a").ended == {1: Ending.LEFT}
@@ -153,5 +153,5 @@ def test_every_field_of_a_registration_is_given(site: Site, monkeypatch: pytest.
     monkeypatch.setattr(consumer_process, "Member", member)
     site.process.leave()
     site.process.run(NoTopics())
-    by_others = {"registered_at", "formats", "problem"}  # ZooKeeper, the release, and who reads it
+    by_others = {"registered_at", "formats", "problem"}  # ZooKeeper, the release, and its reader
     assert set(given) == {field.name for field in fields(Member)} - by_others
