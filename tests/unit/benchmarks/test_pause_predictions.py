@@ -1,4 +1,4 @@
-"""What the benchmark of predicted pauses counts, and what the page says of its results."""
+"""The counts of the benchmark of predicted pauses, and the page's text about the results."""
 
 from benchmarks.pause_predictions import Moved, summed_up
 from coordinator_tasks.core.measure.pause_prediction import Interval, Prediction

@@ -1,6 +1,6 @@
 """A fleet may launch only allowed applications, code, settings, variables, folders and addresses.
 
-A pattern covers no name that loads code or logs in.
+A pattern covers no name of a setting for code or log-ins.
 """
 
 import argparse
@@ -160,7 +160,7 @@ def test_of_our_application_s_arguments_exactly_those_are_judged(capsys: pytest.
 
 @pytest.mark.parametrize("arguments", [("--set=x.json",), ("--set", "x.json"), ("--sett=x",), ("--kafk=x",)])
 def test_a_consumer_completes_no_name(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """A script of a site need not know `--set`, and would take it for `--settings`."""
+    """A site's script without `--set` would take `--set` for `--settings`."""
     parser = argparse.ArgumentParser()
     add_consumer_arguments(parser)
     with pytest.raises(SystemExit):

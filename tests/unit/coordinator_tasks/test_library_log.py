@@ -1,4 +1,4 @@
-"""A line of Kafka's client library that comes again and again is written once a minute, with how many there were."""
+"""A repeated line of Kafka's client library is written once a minute, with the number of repeats."""
 
 import logging
 
@@ -11,7 +11,7 @@ REFUSED = "FAIL [rdkafka#consumer-{0}] [thrd:{1}:9092/1]: {1}:9092/1: Connect to
 
 
 class Log:
-    """What passes of the lines that are written."""
+    """The lines that pass the filter."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()

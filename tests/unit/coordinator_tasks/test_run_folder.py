@@ -1,4 +1,4 @@
-"""A run folder that another user owns or may change is not used."""
+"""A run folder owned or writable by another user is not used."""
 
 import errno
 import os
@@ -104,7 +104,7 @@ OWN, USER, OWN_GROUP, GROUP, MASK, OTHERS = 0x01, 0x02, 0x04, 0x08, 0x10, 0x20
 def test_a_base_is_refused_whose_access_list_lets_others_write(
     tag: int, number: int, rights: int, mask: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The mode of such a folder shows the mask in place of its group's rights, so a folder of root's group looked safe."""
+    """The mode of such a folder shows the mask in place of the group's rights, so a folder of root's group looked safe."""
     base = tmp_path / "base"
     base.mkdir()
     entries = [(OWN, 7, NO_NUMBER), (tag, rights, number), (OWN_GROUP, 5, NO_NUMBER), (MASK, mask, NO_NUMBER)]

@@ -247,7 +247,7 @@ def test_a_wrong_value_is_refused_by_its_name(name: str, value: str, problem: st
     ],
 )
 def test_a_token_that_no_header_takes_is_refused_without_showing_it(token: str, why: str) -> None:
-    """The HTTP client would show it in an error, which is what a person is asked with."""
+    """The HTTP client would show the token in an error, and so in a person's question."""
     with pytest.raises(Refused, match=why) as raised:
         settings_from_environment({**LEAST, "COORDINATOR_STATUS_TOKEN": token})
     assert "s3" not in str(raised.value)

@@ -1,4 +1,4 @@
-"""Tokens from the settings and from a file that changes."""
+"""Tokens from the settings and from a changing file."""
 
 import logging
 import os
@@ -24,7 +24,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def replaced(file: Path, text: str) -> None:
-    """As the documented commands do it."""
+    """By the documented commands."""
     following = file.with_suffix(".new")
     following.touch(mode=0o600)
     following.write_text(text)
@@ -94,7 +94,7 @@ def type_in(step: str, file: Path, **variables: str) -> int:
 
 
 def documented_steps() -> list[str]:
-    """After the one that makes the token."""
+    """After the command that makes the token."""
     text = PAGE.read_text(encoding="utf-8").split("\n## Change the status token\n", 1)[1].split("\n##", 1)[0]
     return [block.strip() for block in text.split("```")[1::2]][1:]
 

@@ -87,7 +87,7 @@ def pages_of(
 
 
 def everything() -> Access:
-    """The access of a user whom Airflow refuses nothing."""
+    """The access of a user with all rights in Airflow."""
     return Access(lambda _dag: None)
 
 
@@ -105,7 +105,7 @@ def airflow_refuses(monkeypatch: pytest.MonkeyPatch, refused: Callable[[str], bo
 
 
 def text_of(html: str) -> str:
-    """What a reader of the page sees, in one line."""
+    """The visible text of the page, in one line."""
     visible = re.sub(r"<(script|style|title)\b.*?</\1>|<[^>]+>", " ", html, flags=re.DOTALL)
     return re.sub(r"\s+", " ", visible)
 

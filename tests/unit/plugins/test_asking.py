@@ -1,4 +1,4 @@
-"""The forms of actions: their fields, filled in from an address, and what each field offers to choose from."""
+"""The forms of actions: fields, filled in from an address, and the values on offer."""
 
 import re
 import threading
@@ -70,7 +70,7 @@ def test_a_list_that_is_nested_too_deeply_is_shown_as_its_text(shop: Cluster) ->
 
 
 def offers(page: str, name: str) -> list[tuple[str, str]]:
-    """The entries of the list of a field, and what is said of them."""
+    """The entries of a field's list, with their descriptions."""
     found = re.search(f'<datalist id="list-{name}">(.*?)</datalist>', page)
     assert found is not None
     assert f'list="list-{name}"' in page, "a field has it"

@@ -1,4 +1,4 @@
-"""What an operator reads first: names, health, alarms that are none, and each move once."""
+"""An operator's first look: names, health, false alarms, and each move once."""
 
 import re
 

@@ -1,6 +1,6 @@
 """Our own commands in the command blocks of the pages run.
 
-Each block is typed on a fresh shop in memory: each command must have exit code 0. Bash runs a block that only sets variables, and the
+Each block is typed on a fresh shop in memory: each command must have exit code 0. Bash runs blocks of variables alone, and the
 settings are read from the resulting environment.
 """
 

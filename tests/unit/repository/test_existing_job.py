@@ -1,4 +1,4 @@
-"""The page for an existing Spark job: its code runs in one file, and its command reads the offsets of Spark's checkpoint."""
+"""The page for an existing Spark job: the code runs in one file, and the command reads the offsets of Spark's checkpoint."""
 
 import re
 import subprocess

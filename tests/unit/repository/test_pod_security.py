@@ -59,7 +59,7 @@ def test_the_walk_finds_every_file_with_pods() -> None:
 
 
 def test_a_driver_s_account_makes_no_pod_with_a_secret_but_its_cluster_s() -> None:
-    """Whoever makes pods could mount any Secret of the namespace. A policy names those that Spark's accounts may."""
+    """An account with the right to make pods could mount any Secret of the namespace. A policy names the Secrets of Spark's accounts."""
     documents = [document for name, document in DOCUMENTS if name == "secrets-policy.yaml"]
     policy, binding = (one["spec"] for one in documents)
     assert (policy["failurePolicy"], binding["validationActions"]) == ("Fail", ["Deny"])

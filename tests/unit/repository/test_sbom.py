@@ -1,4 +1,4 @@
-"""The list of what a release is tested with."""
+"""The list of a release's tested components."""
 
 import re
 from pathlib import Path
@@ -22,7 +22,7 @@ def test_it_names_every_frozen_package_and_every_jar_once_with_a_checksum() -> N
 
 
 def test_every_set_of_jars_is_compared_with_checksums() -> None:
-    """Only `ensure_jars` fetches, and it refuses what it has no checksum for."""
+    """Only `ensure_jars` fetches, and refuses files without a checksum."""
     fetching = [
         str(file.relative_to(ROOT))
         for folder in ("coordinator_tasks", "spark_apps", "plugins", "benchmarks", "tests")

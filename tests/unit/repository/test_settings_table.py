@@ -1,4 +1,4 @@
-"""Every setting has a text below its field, which the page shows, and is set by its name in the environment."""
+"""Every setting has a text below the field, for the page, and is set by its name in the environment."""
 
 import re
 from typing import Any
@@ -37,7 +37,7 @@ OTHERS = {
 
 
 def other(name: str, default: str) -> str:
-    """A value that is not the default."""
+    """Another value than the default."""
     if name in OTHERS:
         return OTHERS[name]
     if default in ("true", "false"):

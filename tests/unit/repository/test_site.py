@@ -1,4 +1,4 @@
-"""The site of the documents: it builds, its links and anchors lead somewhere, and its pages fetch nothing from outside."""
+"""The site of the documents: the build succeeds with valid links and anchors, and no page fetches from outside."""
 
 import os
 import re

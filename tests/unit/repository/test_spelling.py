@@ -1,4 +1,4 @@
-"""An action has one spelling for persons, that of its command; its stored name stands in no text."""
+"""An action has one spelling for persons, the command's; no text has the stored name."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The wheel as a site has it: built, unpacked into a folder of its own, and looked at by an Airflow that knows nothing else."""
+"""The wheel at a site: built, unpacked into a separate folder, and examined by an Airflow without the repository."""
 
 import importlib.metadata
 import re
@@ -19,7 +19,7 @@ from tests.airflow_process import said_by_airflow
 
 ROOT = Path(__file__).parents[3]
 UPKEEP = 6
-"""DAGs that are no forms of actions."""
+"""DAGs other than forms of actions."""
 FOUND = """
 import json
 from airflow.providers_manager import ProvidersManager

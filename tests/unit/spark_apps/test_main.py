@@ -1,4 +1,4 @@
-"""What the consumer application is told on its command line about its pipelines."""
+"""Arguments of the consumer application about pipelines."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""kazoo's wait for its sockets: what is ready, what is broken, and for how long it waits."""
+"""kazoo's wait for sockets: ready sockets, broken sockets, duration."""
 
 import socket
 import threading

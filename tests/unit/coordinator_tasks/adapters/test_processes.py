@@ -1,4 +1,4 @@
-"""Whether a process of this host is certainly over: yes may never be said of one that lives."""
+"""The certain end of a process of this host: never reported of a living process."""
 
 import os
 import signal

@@ -24,7 +24,7 @@ def dropped(cause: Exception | None = None) -> Exception:
 
 @contextmanager
 def answering(answer: bytes) -> Iterator[int]:
-    """A port that says `answer` to whatever comes, and hangs up."""
+    """A port that sends `answer` to every request, and hangs up."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -97,7 +97,7 @@ def test_a_server_that_hangs_up_is_asked_what_it_speaks(answer: bytes, tls: bool
 
 @pytest.mark.parametrize("hosts", ["zk1.invalid", " zk1.invalid , zk2.invalid:2182"])
 def test_an_address_without_a_port_is_tried_at_the_port_that_kazoo_takes(hosts: str) -> None:
-    assert why_silent(hosts).startswith("[Errno -")  # the name has no address, and the port is none of the reasons
+    assert why_silent(hosts).startswith("[Errno -")  # the name has no address; the port is no reason
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])

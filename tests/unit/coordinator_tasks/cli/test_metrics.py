@@ -1,4 +1,4 @@
-"""The coordinator's metrics as Prometheus gets them: names, bounds, who is answered, and what a failed look shows."""
+"""The coordinator's metrics for Prometheus: names, bounds, permitted clients, the effect of a failed look."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""The commands that examine and grant rights, apart from what they find."""
+"""The commands for examining and granting rights, without their findings."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What the doctor says of an Airflow, by what its API answers."""
+"""The doctor's findings about an Airflow, by the answers of Airflow's API."""
 
 import copy
 import json
@@ -230,7 +230,7 @@ def test_a_run_for_later_that_keeps_no_other_one_waiting_is_not_named() -> None:
 
 
 def told(ago_s: float | None) -> Answers:
-    """A healthy Airflow whose watcher of topics has told a change so long ago; `None` = never."""
+    """A healthy Airflow; the watcher of topics reported a change so long ago (`None` = never)."""
     answers = healthy()
     when = datetime.now(UTC) - timedelta(seconds=ago_s or 0)
     answers["/api/v2/assets"]["assets"][0]["last_asset_event"] = {"timestamp": when.isoformat()} if ago_s else None

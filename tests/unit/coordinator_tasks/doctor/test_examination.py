@@ -1,4 +1,4 @@
-"""What is installed here, and what Airflow is compared with: the DAGs that a cluster needs, and its last changes."""
+"""Installed packages, and the expectations of Airflow: a cluster's DAGs and last changes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the Airflow plugin: a cluster, and a triggerer whose sessions are counted."""
+"""Fixtures of the tests of the Airflow plugin: a cluster, and a triggerer with counted sessions."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def shop() -> Cluster:
     cluster = Cluster()
     cluster.kafka.create_topic("orders", 4)
     topics.add_topic(cluster.coordinator, "orders", "g", actor=PERSON)
-    # Their interfaces answer, and say that they run nothing yet.
+    # The interfaces answer: no partition runs yet.
     for consumer in ("a", "b"):
         cluster.statuses.answers[consumer] = lambda member: ConsumerStatus(
             member.consumer, cluster.name, member.incarnation, "boot", "ok"

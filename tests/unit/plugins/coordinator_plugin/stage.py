@@ -1,4 +1,4 @@
-"""What several tests of the Airflow plugin play with."""
+"""Common parts of tests of the Airflow plugin."""
 
 import asyncio
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 from tests.fakes.cluster import Cluster
 
 DAGS = {name: name for name in ("rebalance", "consumers", "stuck_topic", "approve_plan")}
-"""The DAGs that `reconcile` starts, by their names."""
+"""The DAGs started by `reconcile`, by name."""
 
 
 class Opened:

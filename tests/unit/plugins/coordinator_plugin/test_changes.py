@@ -1,4 +1,4 @@
-"""Which changes in ZooKeeper wake a DAG."""
+"""Changes in ZooKeeper that wake a DAG."""
 
 from coordinator_plugin import changes
 
@@ -10,7 +10,7 @@ from tests.fakes.cluster import PERSON, Cluster
 
 
 def nobody() -> None:
-    """A watcher that nobody waits for."""
+    """A watcher without a waiting task."""
 
 
 def test_our_own_transitions_wake_nobody(shop: Cluster) -> None:

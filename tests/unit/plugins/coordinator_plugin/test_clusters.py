@@ -1,4 +1,4 @@
-"""The clusters that Airflow knows, and the connections that they name."""
+"""Airflow's clusters, and the connections named there."""
 
 import pytest
 from coordinator_plugin import clusters

@@ -90,7 +90,7 @@ def test_a_connection_without_a_host_is_refused_by_its_id() -> None:
 )
 @pytest.mark.parametrize("read", [hook.zookeeper_settings, hook.kafka_settings])
 def test_an_extra_that_is_no_object_is_refused_not_ignored(read: Callable[[Connection], object], extra: str) -> None:
-    """Settings of TLS and of the fence would be left out. Airflow's pages take no such extra, and its variables do."""
+    """Settings of TLS and of the fence would be left out. Airflow's pages refuse such an extra, Airflow's variables do not."""
     with pytest.raises(Refused, match="the extra of the connection 'zk' is no JSON object") as refused:
         read(Connection(conn_id="zk", conn_type="generic", host="zk1", extra=extra))
     assert "secret-text" not in str(refused.value)
@@ -106,7 +106,7 @@ def test_an_extra_that_is_no_object_is_refused_not_ignored(read: Callable[[Conne
     ],
 )
 def test_an_address_of_ipv6_gets_the_port_of_the_connection(host: str, address: str) -> None:
-    """Airflow takes the brackets away when it reads a connection from a URI."""
+    """Airflow removes the brackets when reading a connection from a URI."""
     connection = Connection(conn_id="zk", conn_type="generic", host=host, port=2182)
     assert hook.zookeeper_settings(connection)["zookeeper"] == address
 

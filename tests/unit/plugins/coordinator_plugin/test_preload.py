@@ -1,4 +1,4 @@
-"""What a worker has imported before it forks its tasks, each in a process of its own with Airflow."""
+"""Modules that a worker imports before forking tasks; each test in a separate process with Airflow."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the reconciliation finds, and the runs that it starts."""
+"""Findings of the reconciliation, and the started runs."""
 
 from dataclasses import replace
 

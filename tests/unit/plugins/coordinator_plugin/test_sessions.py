@@ -1,4 +1,4 @@
-"""Sessions that the triggerer shares."""
+"""Shared sessions of the triggerer."""
 
 import asyncio
 import gc
@@ -37,7 +37,7 @@ def test_many_waits_share_one_session_and_the_last_one_closes_it_after_a_while(s
 
 
 def test_a_closed_coordinator_waits_for_no_garbage_collection() -> None:
-    """It has Kafka's clients, each with its threads and connections."""
+    """The coordinator has Kafka's clients, each with threads and connections."""
 
     class Made:
         pass
@@ -101,7 +101,7 @@ def test_a_cluster_whose_zookeeper_is_away_takes_no_thread_from_another_cluster(
     async def triggerer() -> None:
         asyncio.get_running_loop().set_default_executor(
             ThreadPoolExecutor(2)
-        )  # as many as Airflow has, by its processors
+        )  # as many as in Airflow, by the number of processors
         away = [asyncio.create_task(waits("eu", late)) for _ in range(3)]
         try:
             await asyncio.sleep(0.1)

@@ -64,7 +64,7 @@ def test_a_driver_that_ended_fails_the_launch_at_once_with_the_end_of_its_log(
 
 
 def test_the_end_of_a_start_before_the_launch_fails_no_launch(tmp_path: Path, shop: Cluster, borrowed: Opened) -> None:
-    """The triggerer may be on another host than the worker, on which the consumer ran an hour ago."""
+    """The triggerer may be on another host than the worker where the consumer ran an hour ago."""
     folder = RunFolder.of(tmp_path, "main", "a")
     folder.path.mkdir(parents=True)
     now = time.time()
@@ -97,7 +97,7 @@ def test_a_launch_on_this_host_that_takes_too_long_is_waited_for_by_the_next_try
 
 
 class Asked(triggers.QuestionTrigger):
-    """A question about orders, whose answers no Airflow keeps; nobody answers."""
+    """A question about orders without an Airflow to keep answers, and without an answer."""
 
     def __init__(self, consumer: str, limit_s: float = 60.0) -> None:
         at = datetime.now(UTC) + timedelta(seconds=limit_s)

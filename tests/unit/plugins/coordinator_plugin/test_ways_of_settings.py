@@ -1,4 +1,4 @@
-"""The same odd addresses by each way that gives settings: each way reads the same address, or refuses it without showing it."""
+"""The same odd addresses by each source of settings: each source reads the same address, or refuses without showing the address."""
 
 import argparse
 import json

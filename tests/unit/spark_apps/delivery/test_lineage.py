@@ -1,4 +1,4 @@
-"""OpenLineage is told which topic is read and what is written, by its own client and the site's settings."""
+"""Reports of inputs and outputs to OpenLineage, by OpenLineage's client and the site's settings."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""A record is one Protobuf message to its last byte, or is refused with the reason."""
+"""A record is one Protobuf message to the last byte, or is refused with the reason."""
 
 import json
 
@@ -44,7 +44,7 @@ def test_a_record_that_is_not_one_message_to_its_last_byte_is_refused(record: by
 
 
 def test_messages_of_lists_alone_have_no_end() -> None:
-    """Two of them are one longer list: the format cannot say otherwise."""
+    """Two messages are one longer list: the format has no boundary."""
     tags = message(SHOP, "shop.Order")(tags=["new"]).SerializeToString()
     text, problem = read(tags + tags, SHOP, "shop.Order")
     assert (json.loads(text or ""), problem) == ({"tags": ["new", "new"]}, None)

@@ -1,4 +1,4 @@
-"""What the agent gives the reader of a topic, as the delivery wants it. No Spark."""
+"""The agent's parts for the reader of a topic, by delivery. No Spark."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,7 +26,7 @@ def server() -> Iterator[AgentServer]:
 
 
 def attached(server: AgentServer, delivery: Delivery, node: TopicNode = NODE, **options: str) -> dict[str, Any]:
-    """What the tasks of a query are given."""
+    """The input of a query's tasks."""
     offsets = FakeKafka().offsets("g")
     runner = TopicRunner("t", node, Identity("a", "c", 1), FakeClock(), lambda _: offsets, bool, brokers="k:1")
     runner.close()

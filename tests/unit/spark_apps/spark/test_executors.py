@@ -1,4 +1,4 @@
-"""When an application counts as one without executors."""
+"""Conditions for an application without executors."""
 
 import threading
 import time
@@ -11,7 +11,7 @@ from spark_apps.spark.executors import ASK_S, LOST_S, WITHOUT_S, Executors
 
 
 class Spark:
-    """A session whose list of executors has the driver and `executors` more."""
+    """A session with the driver and `executors` more in the list of executors."""
 
     def __init__(self, master: str, **settings: str) -> None:
         self.executors, self.asked, self.now = 2, 0, 0.0
@@ -30,7 +30,7 @@ class Spark:
 
 
 def over(spark: Spark, watch: Executors, seconds: float, *, busy: bool = False) -> str:
-    """What is said after so long, asked four times a second."""
+    """The report after so long, with four looks a second."""
     said = ""
     for _ in range(int(seconds * 4)):
         spark.now += 0.25

@@ -1,4 +1,4 @@
-"""What moves with a partition, and what keeps an application from it, on SQLite; on each database: `contract/test_state.py`."""
+"""State that moves with a partition, and obstacles, on SQLite; on each database: `contract/test_state.py`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The default strategy against brute force: exact balance first, then the fewest moves; and what is no valid answer."""
+"""The default strategy against brute force: exact balance first, then the fewest moves; and invalid answers."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -35,13 +35,13 @@ def moves(question: Problem, answer: Mapping[int, str]) -> int:
 
 
 def settled(question: Problem, answer: Mapping[int, str], joiner: str = "") -> Problem:
-    """The same once everybody has what was answered, with one member more."""
+    """The problem after the answer, with one member more."""
     members = {**question.members, **({joiner: Member(joiner, 1, "", "")} if joiner else {})}
     return replace(question, members=members, owned={p: m for p, m in answer.items() if m in question.members})
 
 
 def best(question: Problem) -> tuple[list[int], int]:
-    """The decreasingly minimal load vector, and the fewest moves with it."""
+    """The decreasingly minimal load vector, and the fewest moves to reach that vector."""
     free = [p for p in question.partitions if p not in question.fixed]
     fixed = {p: m for p, m in question.fixed.items() if p in question.partitions}
     answers = [fixed | dict(zip(free, one, strict=True)) for one in product(question.members, repeat=len(free))]

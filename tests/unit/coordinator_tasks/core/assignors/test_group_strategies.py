@@ -47,5 +47,5 @@ class TestRocketMQ:
         members = {"a": GroupMember(topics, rack="r1"), "b": GroupMember(topics, rack="r2"), "c": GroupMember(topics)}
         racks = {"t": [["r1", "r2"], ["r1"], ["r2"], ["r3"], ["r3"], ["r3"], []]}
         answer = rocketmq.MachineRoomNearby(rocketmq.average).assign(Group({"t": 7}, members, racks))
-        # r3 is divided among all three, and so is what has no room: its one partition goes to the first.
+        # r3 is divided among all three; the single partition without a room goes to the first.
         assert answer == {"a": {"t": [0, 1, 3, 6]}, "b": {"t": [2, 4]}, "c": {"t": [5]}}

@@ -1,4 +1,4 @@
-"""Group strategies as strategies of one topic, which the coordinator asks."""
+"""Group strategies as strategies of one topic for the coordinator."""
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +22,7 @@ def test_the_answer_is_valid_and_fixed_partitions_stay(strategy: str, question: 
 
 
 def hidden(strategy: object) -> set[str]:
-    """What the coordinator may ask of the group strategy, and `OneTopic` does not pass on."""
+    """Attributes of the group strategy for the coordinator, not passed on by `OneTopic`."""
     protocols = [found for found in vars(assignors).values() if getattr(found, "_is_protocol", False)]
     asked = {name for protocol in protocols for name in vars(protocol) if not name.startswith("_")}
     return {name for name in asked if hasattr(strategy, name) and not hasattr(OneTopic, name)}

@@ -1,4 +1,4 @@
-"""A moment is read back as it was written, in few bytes; anything else is one error that names the path."""
+"""A moment is read back equal, in few bytes; everything else is an error with the path."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Every kind of node is in the table of what an export has, or says why it is left behind."""
+"""Every kind of node is in the table of exports, or has a reason to be left out."""
 
 import inspect
 
@@ -12,7 +12,7 @@ NAMES = {"topic": "orders", "consumer": "a", "app": "billing", "partition": 0, "
 
 
 def made(name: str) -> str:
-    """The path that `Paths` makes by this name, for the names above."""
+    """The path from `Paths` by this name, for the names above."""
     found = getattr(PATHS, name)
     if name == "asked":
         return f"{found}/0000000000"

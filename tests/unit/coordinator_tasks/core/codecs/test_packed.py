@@ -1,4 +1,4 @@
-"""The packed form of a topic's node: the same node in fewer bytes, and nothing that fills the memory."""
+"""The packed form of a topic's node: the same node in fewer bytes, and bounded memory."""
 
 import json
 import zlib
@@ -43,7 +43,7 @@ def columns(node: TopicNode = NODE) -> dict[str, Any]:
 
 
 def stored(body: Any) -> bytes:
-    """A node whose packed object is this one."""
+    """A node with this packed object."""
     return wrapped(zlib.compress(json.dumps(body).encode()))
 
 

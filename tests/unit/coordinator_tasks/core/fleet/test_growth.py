@@ -1,4 +1,4 @@
-"""The policy of growth: what it decides, and why, from measurements, past decisions and limits."""
+"""The policy of growth: decisions and reasons from measurements, past decisions and limits."""
 
 from dataclasses import replace
 from typing import Any

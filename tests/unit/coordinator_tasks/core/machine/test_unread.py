@@ -1,4 +1,4 @@
-"""Which partitions nobody reads, and what is said of each."""
+"""Unread partitions, and the sentence about each."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ def late(scene: Scene) -> Scene:
 
 @pytest.fixture
 def moving() -> Scene:
-    """Partitions of a move to c, which has just joined."""
+    """Partitions of a move to c after the join."""
     scene = stable("a", "b").joins("c")
     scene.step()
     return scene.acts("c")

@@ -1,4 +1,4 @@
-"""How long a moved partition will stand still: when that can be said, and how often it is true."""
+"""The predicted pause of a moved partition: conditions and accuracy."""
 
 import random
 from collections.abc import Callable
@@ -58,7 +58,7 @@ def test_the_interval_is_between_ranks(count: int, low: int, high: int) -> None:
     ids=["long tail", "even", "two kinds of batches"],
 )
 def test_four_of_five_pauses_lie_in_the_interval(draw: Callable[[random.Random], float]) -> None:
-    """Each of 2,000 moves is predicted from those before it."""
+    """Each of 2,000 moves is predicted from the earlier moves."""
     r, seen, inside, asked = random.Random(7), list[PastMove](), 0, 0
     for _ in range(2_000):
         pause, found = draw(r), predict(seen, HANDOFF)

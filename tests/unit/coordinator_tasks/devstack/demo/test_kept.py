@@ -1,4 +1,4 @@
-"""What the terminal says after `make demo KEEP=1`: a file that the command line reads, and commands that exist."""
+"""The last lines of `make demo KEEP=1`: a readable settings file, and existing commands."""
 
 import shlex
 import stat

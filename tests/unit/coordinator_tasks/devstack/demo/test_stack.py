@@ -1,4 +1,4 @@
-"""The demonstration runs with what `make install` has installed, and ends all that it has started."""
+"""The demonstration runs with the packages of `make install`, and ends all its processes."""
 
 import re
 import subprocess
@@ -18,7 +18,7 @@ def test_consumers_run_on_the_installed_spark_and_python(tmp_path: Path, monkeyp
     clusters = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
     for name in ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON", *clusters):
         monkeypatch.setenv(name, "/opt/another")
-    stack = Stack.__new__(Stack)  # without its servers
+    stack = Stack.__new__(Stack)  # without servers
     stack.folders = Folders(tmp_path)
     environment = stack._environment()
     assert environment["SPARK_HOME"] == str(pyspark_home())

@@ -1,4 +1,4 @@
-"""The local Airflow is nobody else's: it shares no database, connection or setting with that of the user's shell."""
+"""The local Airflow shares no database, connection or setting with an Airflow of the user's shell."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A command that is run to its end, and what is said of one that fails."""
+"""A command run to the end, and the text about a failed command."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Actions: what a dry run says, and what is done."""
+"""Actions: the report of a dry run, and the effect."""
 
 import re
 from collections.abc import Mapping

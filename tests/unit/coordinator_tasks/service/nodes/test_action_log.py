@@ -1,4 +1,4 @@
-"""Who asked for what: the record of each action in its own transaction."""
+"""Actor and request: the record of each action, in the action's transaction."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Refusals of registered consumers, noted between the looks at them."""
+"""Refusals of registered consumers, noted between the looks."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def site() -> Site:
 
 
 def noted(site: Site, before: frozenset[str] | None = frozenset()) -> tuple[frozenset[str], float]:
-    """Who refuses, and since when b does by its claim."""
+    """The refusing consumers, and the start of b's refusals by b's claim."""
     refusing = refused_connections.note(site.coordinator, site.coordinator.discovery.members(), before)
     return refusing, observe.load_claims(site.coordinator, ["b"], {})["b"].refused_at
 

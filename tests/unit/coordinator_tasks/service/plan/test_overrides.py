@@ -1,4 +1,4 @@
-"""Freezing a topic and pinning partitions: what moves, what does not, and what is said of it."""
+"""Freezing a topic and pinning partitions: moves, staying partitions, reports."""
 
 from collections.abc import Callable
 from dataclasses import replace

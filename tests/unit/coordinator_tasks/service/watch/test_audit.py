@@ -1,4 +1,4 @@
-"""The audit of a whole cluster: two looks, and what cannot be looked at hides nothing else."""
+"""The audit of a whole cluster: two looks; an unreadable part hides no other part."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ def site() -> Site:
 
 
 def found(result: Audit) -> list[tuple[str, tuple[int, ...], str]]:
-    """Without the releases, which the consumers of these tests do not say."""
+    """Without releases, which the consumers of these tests do not report."""
     return [(one.code, one.partitions, one.who) for one in result.findings if one.code in OWN]
 
 
@@ -63,7 +63,7 @@ def test_a_silent_kafka_is_not_waited_for_in_each_of_many_groups(site: Site, mon
 
 
 def test_a_kafka_that_is_away_is_asked_once_in_a_look(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a broker down, an audit of two topics of two groups took 93 s: every question waited for its own limit."""
+    """With a broker down, an audit of two topics of two groups took 93 s: every request had a separate time limit."""
     site.kafka.create_topic("clicks", 1)
     add_topic(site.coordinator, "clicks", "clicks", actor=PERSON)
     site.kafka.down = True

@@ -1,4 +1,4 @@
-"""The moments of the last hour: who writes one judges it, and everybody reads the same."""
+"""The moments of the last hour: the writer of a moment judges, and all readers see the same."""
 
 import json
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def status(site: Site, partition: int = 0) -> LagStatus:
 
 
 def minutes(site: Site, count: int, *, written: int = 0, read: int = 0, offset: int = 90) -> int:
-    """So many minutes, each with a look; before each one records are written and read. Returns the committed offset."""
+    """So many minutes, each with a look; before each look records are written and read. Returns the committed offset."""
     for _ in range(count):
         site.clock.advance(EVERY_S)
         site.kafka.append("orders", 0, written)

@@ -1,4 +1,4 @@
-"""What a person sees of topics and consumers."""
+"""The overview of topics and consumers for a person."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ def test_a_topic_that_nobody_has_is_not_called_stable_as_if_it_were_well() -> No
 
 
 def test_a_person_reads_the_first_of_many_registrations_that_answer_nothing() -> None:
-    """Whoever may register can make any number of them; a program gets all, and owners are always shown."""
+    """An account with the right to register can make any number of consumers; a program gets all, and owners are always shown."""
     junk = [overview.ConsumerOverview(f"junk{n:04}", "live", problem="is not JSON") for n in range(10_000)]
     owner = overview.ConsumerOverview("z", "detached", problem="no answer", topics=(overview.RunningTopic("orders"),))
     lines = show.consumers_text([*junk, owner]).splitlines()

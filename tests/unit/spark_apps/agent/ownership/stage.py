@@ -1,4 +1,4 @@
-"""A consumer, a topic, a broker in memory and a clock that stands still, for the tests of ownership."""
+"""A consumer, a topic, a broker in memory and a manual clock, for the tests of ownership."""
 
 from dataclasses import replace
 
@@ -107,7 +107,7 @@ def release_of(stage: Stage, partition: int, offset: int, token: Token) -> Relea
 
 
 def start_of(stage: Stage) -> Commit:
-    """Everything is answered up to the commit of a start, which is not."""
+    """Everything is answered up to the commit of a start, the commit not."""
     while not isinstance(work := stage.ownership.requests.work(), Commit):
         assert work is not None
         stage.ownership.requests.answer(perform(stage.offsets, "t", work))
@@ -122,7 +122,7 @@ OLD = Token(1, 1, "g1")
 
 
 def asked(stage: Stage, kind: type[Work]) -> Work:
-    """The next request of this kind; what comes before it is answered."""
+    """The next request of this kind; earlier requests are answered."""
     for _ in range(10):
         work = stage.ownership.requests.work()
         assert work is not None

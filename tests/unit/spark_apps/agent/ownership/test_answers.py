@@ -1,4 +1,4 @@
-"""What the answers of Kafka and of the sink change, and what is reported of them."""
+"""Effects and reports of the answers of Kafka and of the sink."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""When a batch takes too long: measured by the recent ones and by how large it is."""
+"""The limit of a slow batch, by the recent batches and the batch's size."""
 
 from math import inf
 
@@ -8,7 +8,7 @@ from spark_apps.agent.ownership.batch_times import ENOUGH, RECENT, BatchTimes
 
 
 def after(*batches: tuple[float, int]) -> BatchTimes:
-    """Batches that took so long with so many offsets, at times long ago."""
+    """Long past batches of this duration and number of offsets."""
     times = BatchTimes()
     for took_s, size in batches:
         times.begin(size, 0.0)

@@ -1,4 +1,4 @@
-"""What the agent does where Kafka itself refuses the commits of owners of the past."""
+"""The agent, where Kafka itself refuses the commits of former owners."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from tests.unit.spark_apps.agent.ownership.stage import GENERATION, TIMING, Stag
 
 @dataclass
 class Broker:
-    """Notes what is asked of it, refuses the commits of `lost` partitions, and does nothing for `troubled` ones."""
+    """Records all requests, refuses the commits of `lost` partitions, and does nothing for `troubled` partitions."""
 
     inner: GroupOffsets
     fences: bool = True

@@ -1,4 +1,4 @@
-"""Positions that the log no longer has, or does not have yet."""
+"""Positions before or beyond the log."""
 
 from dataclasses import replace
 
@@ -52,7 +52,7 @@ def test_a_look_before_the_new_start_is_committed_does_not_bring_back_the_lost_o
         stage.ownership.requests.answer(perform(stage.offsets, "t", work))
         work = stage.ownership.requests.work()
     assert work is not None
-    stage.clock.advance(1.0)  # a broker that takes its time: the next look is due
+    stage.clock.advance(1.0)  # a slow broker: the next look is due
     stage.ownership.requests.answer(perform(stage.offsets, "t", work))
     stage.tick()
     assert stage.committed(0).offset == 40

@@ -1,4 +1,4 @@
-"""What a consumer knows of the pause of a partition that it gives or takes, and of the stalls of what it keeps."""
+"""A consumer's measurements: pauses of given and taken partitions, stalls of kept partitions."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a consumer says of a topic: what has started, what stands still, who is involved."""
+"""A consumer's report of a topic: started partitions, stalled partitions, consumers involved."""
 
 from dataclasses import replace
 

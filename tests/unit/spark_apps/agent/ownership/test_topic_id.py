@@ -1,4 +1,4 @@
-"""When a consumer that takes partitions over asks for the topic's id."""
+"""The time of a taker's request for the topic's id."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from tests.unit.spark_apps.agent.ownership.stage import GENERATION, Stage, relea
 
 
 def asks_id(stage: Stage) -> list[tuple[tuple[int, ...], bool]]:
-    """Perform what is due: the partitions of each look, and whether it asks for the topic's id."""
+    """Perform the due requests: the partitions of each look, and whether the look asks for the topic's id."""
     found = []
     while (work := stage.ownership.requests.work()) is not None:
         if isinstance(work, OffsetFetch):
@@ -21,7 +21,7 @@ def asks_id(stage: Stage) -> list[tuple[tuple[int, ...], bool]]:
 
 
 def await_release(stage: Stage, topic_id: str = "id-1") -> None:
-    """Partition 0 comes to us as soon as `b` has released it."""
+    """Partition 0 moves to us after the release of `b`."""
     entry = Handoff("b", "a", stage.node.epoch + 1)
     stage.node = replace(stage.node, epoch=entry.epoch, handoff={0: entry}, topic_id=topic_id)
     stage.ownership.grants.on_node(stage.node)

@@ -1,4 +1,4 @@
-"""The log of a consumer says once what is new: a report, its end, and partitions that come and go."""
+"""The log of a consumer has each change once: a report, its end, gained and lost partitions."""
 
 import logging
 

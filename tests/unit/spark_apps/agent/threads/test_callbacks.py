@@ -41,7 +41,7 @@ class Topic:
 
 
 class Listener(ConsumerRebalanceListener):
-    """`wants` is what it answers; of partition 13 it wants to hear nothing."""
+    """`wants` is the answer; a call about partition 13 raises."""
 
     def __init__(self, wants: dict[int, int] | None, error: type[BaseException] = RuntimeError) -> None:
         self.wants = wants
