@@ -1,6 +1,6 @@
-"""All znode paths, and the rules for their names.
+"""All znode paths, and the rules for the names in them.
 
-Pure string functions. A name is checked where it enters a path, so that no name leads out of its folder.
+Each name is checked before a path includes it, so that no name leads out of its folder. All functions are pure.
 """
 
 import re
@@ -21,7 +21,7 @@ MAX_PORT = 65_535
 STATUS_PATH = "/v1/status"  # of a consumer's interface
 MAX_TOPIC_CHARS = 249  # Kafka's own limit (org.apache.kafka.common.internals.Topic)
 INTERNAL = "__"
-"""Prefix of Kafka's own topics, and of many programs around Kafka."""
+"""Prefix of Kafka's own topics. Many programs around Kafka use the prefix too."""
 KAFKAS_OWN = frozenset(
     f"{INTERNAL}{name}"
     for name in (
@@ -32,10 +32,10 @@ KAFKAS_OWN = frozenset(
         "remote_log_metadata",
     )
 )
-"""A consumer of these topics may feed itself: each of its commits is a record of `__consumer_offsets`."""
+"""A consumer of these topics may feed itself: each of its commits adds a record to `__consumer_offsets`."""
 
 COMMANDS: Mapping[str, str] = {"import_offsets": "offsets reset", "undo_offsets": "offsets undo"}
-"""Stored name of an action → its command, where the command is more than the name with dashes."""
+"""Stored name of an action → its command, if the command is not just the name with dashes."""
 
 SECRET_WORDS = ("password", "secret", "jaas", "token", "key.pem", "keystore.key", "credential")
 """A setting with one of these words in its name has a secret value."""
@@ -50,7 +50,7 @@ _ADDRESS = re.compile(
 
 
 def spelled(action: str) -> str:
-    """Return the action's command for a stored name: the only spelling shown to persons."""
+    """Return the command for an action's stored name. Persons see only the command."""
     return COMMANDS.get(action) or action.replace("_", "-")
 
 
@@ -65,12 +65,12 @@ def check_consumer(name: object) -> str:
 
 
 def is_topic(name: str) -> bool:
-    """Whether `name` may be a topic's in a path (a person may create a znode with any name)."""
+    """Return whether `name` may be a topic. A person may create a znode with any name."""
     return len(name) <= MAX_TOPIC_CHARS and name not in (".", "..") and _TOPIC.fullmatch(name) is not None
 
 
 def is_consumer(name: str) -> bool:
-    """Whether `name` may be a consumer id."""
+    """Return whether `name` may be a consumer id."""
     return len(name) <= MAX_ID_BYTES and _ID.fullmatch(name) is not None
 
 
@@ -94,7 +94,10 @@ def check_version(name: object) -> str:
 
 
 def check_group(name: str) -> str:
-    """Return `name` if it may be the group of a topic: Kafka takes any text, but persons have to read it."""
+    """Return `name` if it may be the group of a topic; raise `InvalidName` otherwise.
+
+    Kafka takes any text, but persons have to read the name.
+    """
     if not name:
         raise InvalidName("the consumer group is empty; give the group.id that offsets are committed for")
     if len(name) > MAX_GROUP_CHARS:
@@ -109,7 +112,7 @@ def check_group(name: str) -> str:
 
 
 def check_words(text: object, what: str) -> str:
-    """Return a person's reason or name if it is one line of visible characters, or empty. Raise `Refused` otherwise."""
+    """Return a person's reason or name. Raise `Refused` unless the text is empty or one line of visible characters."""
     if not isinstance(text, str) or len(text) > MAX_WORDS_CHARS:
         found = f"has {len(text)} characters" if isinstance(text, str) else "is no text"
         raise Refused(f"the {what} {found}; give one line of at most {MAX_WORDS_CHARS} characters")
@@ -129,7 +132,7 @@ def has_control(text: str) -> bool:
 
 
 def is_address(text: str) -> bool:
-    """Whether `text` may be the address of a consumer's interface: `http(s)://host:port`, and nothing behind the port."""
+    """Return whether `text` is an address of a consumer's interface: `http(s)://host:port`, without a path."""
     found = _ADDRESS.fullmatch(text)
     if found is None or not 0 < int(found["port"]) <= MAX_PORT:
         return False
@@ -143,7 +146,7 @@ def is_address(text: str) -> bool:
 
 
 def check_address(text: str) -> str:
-    """Return `text` if it may be the address of a consumer's interface; raise `InvalidName` otherwise."""
+    """Return `text` if it is an address of a consumer's interface; raise `InvalidName` otherwise."""
     if is_address(text):
         return text
     shown = repr(text if len(text) <= 80 else text[:77] + "...")
@@ -168,7 +171,7 @@ def _checked(name: object, kind: str, pattern: re.Pattern[str], limit: int, rule
 
 
 class _Folder:
-    """The path of a folder of the cluster, as an attribute of `Paths`."""
+    """An attribute of `Paths` with the path of a folder."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -179,7 +182,7 @@ class _Folder:
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """The znodes of one cluster; the constructor checks the cluster's name."""
+    """The znodes of a cluster. The constructor checks the cluster's name."""
 
     cluster: str
     base: str = field(init=False, repr=False, compare=False)
@@ -200,17 +203,17 @@ class Paths:
 
     @property
     def asked(self) -> str:
-        """Return the path of persons' requests; no topic has such a name."""
+        """Return the path of persons' requests. No topic can have this name."""
         return f"{self.histories}/:asked"
 
     @property
     def growths(self) -> str:
-        """Return the path of fleets' growth; no topic has such a name."""
+        """Return the path of the fleets' growth. No topic can have this name."""
         return f"{self.histories}/:growth"
 
     @property
     def lags(self) -> str:
-        """Return the path of the last hour's lag; no topic has such a name."""
+        """Return the path of the last hour's lag. No topic can have this name."""
         return f"{self.histories}/:lag"
 
     def lag(self, slot: int) -> str:
@@ -261,13 +264,13 @@ class Paths:
 
 
 def partition_of(child: str) -> int | None:
-    """The partition of a child of a topic's assignment node; `None` for any other child."""
+    """Return the partition of a child of a topic's assignment node; `None` for any other child."""
     number = number_of(child)
     return number if number is not None and number <= MAX_PARTITION else None
 
 
 def number_of(text: str) -> int | None:
-    """The whole number of a text of digits without leading zeros; `None` for any other text."""
+    """Return the number if the text is digits without leading zeros; otherwise return `None`."""
     if text.isascii() and text.isdigit() and (text == "0" or text[0] != "0") and len(text) <= MAX_DIGITS:
         return int(text)
     return None

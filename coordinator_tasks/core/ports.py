@@ -1,7 +1,7 @@
-"""Protocols of the outside world for the core and the services.
+"""Protocols through which the core and the services reach the outside world.
 
-The adapters implement them on real servers, the fakes of the tests and the simulation in memory; the same contract
-tests run on both. Every method may raise the `Unavailable` error of its neighbour.
+The adapters implement the protocols on real servers. The tests and the simulation have fakes in memory. The same
+contract tests run on both. Every method may raise the `Unavailable` error of its server.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,7 +15,7 @@ from coordinator_tasks.core.model import Answer, Committed, Member, Token, Topic
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """The used part of ZooKeeper's Stat. The server's times are in seconds since 1970."""
+    """The fields of ZooKeeper's Stat in use. The server's times are in seconds since 1970."""
 
     version: int
     created_at: float
@@ -88,22 +88,24 @@ class ZooKeeper(Protocol):
         """Read a znode, and watch its data; raises `NodeMissing`."""
 
     def find(self, path: str, watch: Watcher | None = None) -> Node | None:
-        """Read a znode; `None` = absent. The watch fires on its change, creation or deletion."""
+        """Read a znode; return `None` if absent. The watch fires when the znode is changed, created or deleted."""
 
     def get_many(self, paths: Sequence[str], watches: Sequence[Watcher | None] = ()) -> list[Node | None]:
-        """Read many znodes at once (pipelined, not atomic), in the order of `paths`; `None` = absent.
+        """Read many znodes by pipelining, in the order of `paths`; `None` for each absent znode. The reads are not
+        atomic.
 
-        `watches`: one per path, as for `find`; no watches by default.
+        `watches`: one per path, as for `find`; by default there are no watches.
         """
 
     def children(self, path: str, watch: Watcher | None = None) -> list[str]:
-        """The names of a znode's children, sorted; raises `NodeMissing`."""
+        """Return the sorted names of a znode's children; raises `NodeMissing`."""
 
     def transact(self, operations: Sequence[Operation]) -> list[str | Stat | None]:
-        """Apply all or nothing; returns a created node's path, a set node's new stat, and `None` for the others.
+        """Apply all operations or none. Return a created node's path, a set node's new stat, and `None` for other
+        operations.
 
-        Raises `LookAgain` (or its kinds `NodeMissing`, `NodeExists`) when a guard fails: nothing was applied. Raises
-        `StoreUnavailable` when the connection breaks: the outcome is unknown, so compare before you try again.
+        Raises `LookAgain` (or its kinds `NodeMissing`, `NodeExists`) if a guard fails; nothing was applied. Raises
+        `StoreUnavailable` if the connection breaks. The outcome is then unknown: compare before you try again.
         """
 
     def ensure(self, path: str) -> None:
@@ -117,62 +119,63 @@ class ZooKeeper(Protocol):
 
     @property
     def session_id(self) -> int:
-        """Return the current session's number, 0 without a session."""
+        """Return the current session's number; 0 without a session."""
 
     @property
     def session_timeout_s(self) -> float:
         """Return the session time-out granted by the server."""
 
     def close(self) -> None:
-        """End the session; its ephemeral nodes are deleted at once."""
+        """End the session. The server deletes its ephemeral nodes at once."""
 
 
 class Discovery(Protocol):
-    """The present registrations: the coordinator's side of service discovery."""
+    """The coordinator's side of service discovery: who is registered."""
 
     def members(self) -> Mapping[str, Member]:
-        """All registered consumers by id, as of a moment not before this call; raises `DiscoveryUnavailable`."""
+        """Return all registered consumers by id, no older than this call; raises `DiscoveryUnavailable`."""
 
     def watch(self, watcher: Watcher) -> None:
-        """Call `watcher` once at the next change of membership, if the registry can tell; poll as well."""
+        """Call `watcher` once at the next change of membership. Poll as well: some registries report no changes."""
 
 
 class Registry(Protocol):
     """The consumer's side of service discovery."""
 
     def register(self, member: Member) -> None:
-        """Register, or register again after a lost session; raises `IdInUse` while another incarnation is there."""
+        """Register, also after a lost session; raises `IdInUse` while another incarnation is registered."""
 
     def deregister(self, consumer: str, incarnation: int) -> None:
-        """Remove the registration if it is this incarnation's."""
+        """Remove the registration of this incarnation. Another incarnation's registration stays."""
 
 
 class StatusClient(Protocol):
-    """Asks the consumers' own interfaces."""
+    """Reads the consumers' own interfaces."""
 
     def ask(self, members: Collection[Member], known: Mapping[str, int] | None = None) -> Mapping[str, Answer]:
-        """Ask all consumers at once, each within the client's time limit; one answer for each.
+        """Ask all consumers at once, each within the client's time limit. Return one answer per consumer.
 
-        `known`: consumer → partitions it may run; 0 = no partitions, but answered before. Consumers with partitions are
-        asked first, within separate bounds. All others share bounds; `Silence.UNASKED` = left out by a bound.
+        `known`: consumer → number of partitions it may run; 0 for a consumer that has answered before. Consumers with
+        partitions are asked first, within separate bounds. The rest share bounds; `Silence.UNASKED` marks a consumer
+        left out by a bound.
         """
 
     def unreachable(self, members: Collection[Member]) -> Mapping[str, Unreachable]:
-        """Return consumers that take no new connection within the time limit, with reasons. Nothing is sent."""
+        """Return the consumers that refuse a new connection within the time limit, with reasons. Nothing is sent."""
 
     def post_topic(self, member: Member, topic: str, node: bytes) -> bool:
-        """Post the stored topic node to a detached consumer; True if taken."""
+        """Post the stored topic node to a detached consumer. Return whether the consumer took the node."""
 
 
 Wanted: TypeAlias = Mapping[str, Mapping[str, Collection[int]]]
 """Group → topic → partitions."""
 TopicAnswer: TypeAlias = Mapping[int, Committed] | CoordinatorError
 GroupAnswer: TypeAlias = Mapping[str, TopicAnswer] | CoordinatorError
-"""Topic → partition → its committed offset, or why it is unknown."""
+"""Topic → partition → the committed offset, or the error that hides the offset."""
 
 
 def committed_of(answer: GroupAnswer, topic: str) -> Mapping[int, Committed]:
-    """Return one topic's committed offsets from its group's answer; raises Kafka's error, if any."""
+    """Return one topic's committed offsets from its group's answer; raise Kafka's error if the answer has one."""
     found = answer if isinstance(answer, CoordinatorError) else answer.get(topic, {})
     if isinstance(found, CoordinatorError):
         raise found

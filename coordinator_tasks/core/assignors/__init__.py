@@ -27,15 +27,15 @@ __all__ = [
 
 
 class Assignor(Protocol):
-    """A strategy. It gives every partition to a member of the problem; only a `Partial` strategy may leave some out."""
+    """A strategy. It gives every partition to a member; a `Partial` strategy may leave partitions without an owner."""
 
     def assign(self, problem: Problem) -> Mapping[int, str]:
-        """Return partition → member, for every partition of the problem, including fixed partitions."""
+        """Return partition → member for every partition, including fixed partitions."""
 
 
 @runtime_checkable
 class Checking(Protocol):
-    """A strategy with known parameters, so that wrong parameters are refused when set."""
+    """A strategy that checks its parameters when a person sets them."""
 
     def check(self, parameters: Mapping[str, str]) -> None:
         """Raise `Refused` for wrong parameters."""
@@ -43,7 +43,7 @@ class Checking(Protocol):
 
 @runtime_checkable
 class Partial(Protocol):
-    """A strategy that may leave partitions without an owner, to keep a limit set by a person."""
+    """A strategy that may leave partitions without an owner to keep a person's limit."""
 
     @property
     def partial(self) -> bool:
@@ -52,32 +52,32 @@ class Partial(Protocol):
 
 @runtime_checkable
 class Explaining(Protocol):
-    """A strategy with its own explanations."""
+    """A strategy that explains its answers itself."""
 
     def explainer(self, problem: Problem, answer: Mapping[int, str]) -> Explainer:
-        """Return the explanations of its answer to this problem."""
+        """Return the explainer of this answer to this problem."""
 
 
 @runtime_checkable
 class Sharing(Protocol):
-    """A strategy with a joint answer for several topics, by the number of their partitions."""
+    """A strategy that plans several topics jointly, by their numbers of partitions."""
 
     def share(self, problems: Sequence[Problem], ties: Mapping[str, int]) -> list[Mapping[int, str]]:
-        """Return the answers; each problem has the same `loads`, of further topics.
+        """Return an answer per problem. Every problem has the same `loads`, which count further topics.
 
-        `ties`: member → its number of other partitions.
+        `ties`: member → number of its other partitions.
         """
 
 
 @runtime_checkable
 class Measuring(Protocol):
-    """A strategy whose answer depends on measured loads, and so may change without an event."""
+    """A strategy that plans by measured loads. Its answer may change without an event."""
 
     def measure(self, parameters: Mapping[str, str]) -> Measure:
-        """Return the measure of the problem's weights."""
+        """Return the measure of the weights."""
 
     def patience_s(self, parameters: Mapping[str, str]) -> float | None:
-        """How long a topic has to be Stable before changed loads alone cause a plan; `None` = they never do."""
+        """Return how long a topic is Stable before changed loads alone cause a plan; `None` if they never do."""
 
 
 def is_partial(strategy: Assignor) -> bool:
@@ -86,7 +86,7 @@ def is_partial(strategy: Assignor) -> bool:
 
 
 def assignor(name: str, known: Mapping[str, Assignor] = ASSIGNORS) -> Assignor:
-    """Return the strategy of this name; raises `BadStrategy`, which lists the names."""
+    """Return the strategy of this name. Raise `BadStrategy` with the known names otherwise."""
     found = known.get(name)
     if found is None:
         raise BadStrategy(f"there is no strategy {name!r}; choose one of {', '.join(sorted(known))}")
@@ -95,9 +95,10 @@ def assignor(name: str, known: Mapping[str, Assignor] = ASSIGNORS) -> Assignor:
 
 @dataclass(frozen=True, slots=True)
 class Strategies:
-    """The known strategies, and the cluster's default: a strategy with its parameters, for topics without a strategy.
+    """The known strategies and the cluster's default strategy with its parameters.
 
-    A topic with the default strategy takes the cluster's value of each parameter that the topic does not set.
+    Topics without a strategy use the default. A topic with the default strategy takes the cluster's value of each
+    parameter that the topic does not set.
     """
 
     known: Mapping[str, Assignor] = field(default_factory=lambda: ASSIGNORS)
@@ -116,7 +117,10 @@ class Strategies:
         self.check_parameters(wanted.strategy, wanted.parameters)
 
     def check_parameters(self, name: str, parameters: Mapping[str, str]) -> None:
-        """Raise `Refused` if the strategy is unknown, or refuses these parameters; a site's strategy takes any."""
+        """Raise `Refused` if the strategy is unknown or refuses these parameters.
+
+        A site's strategy takes any parameters.
+        """
         found = assignor(name, self.known)
         if isinstance(found, Checking):
             found.check(parameters)
@@ -125,7 +129,7 @@ class Strategies:
 
 
 def validate(problem: Problem, answer: Mapping[int, str], strategy: str, *, partial: bool = False) -> None:
-    """Raise `Refused`, naming the breach, unless the strategy's answer is a valid assignment."""
+    """Raise `Refused` with the breach unless the strategy's answer is a valid assignment."""
     listed = set(problem.partitions)
     for partition, member in sorted(answer.items()):
         if partition not in listed:

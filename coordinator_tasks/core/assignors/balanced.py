@@ -1,8 +1,8 @@
-"""The default strategy: exactly balanced, with the fewest moves, jointly over all topics.
+"""The default strategy balances exactly, with the fewest moves, jointly over all topics.
 
 The load vector over all topics is decreasingly minimal: no two members differ by more than a partition, as far as
-subscriptions and fixed partitions allow. Among all minimal answers, this strategy changes the owner of as few
-partitions as possible (`quotas`). Any of these partitions may move: each topic is spread as evenly as possible.
+subscriptions and fixed partitions allow. Among all minimal answers, the strategy moves as few partitions as possible
+(`quotas`). The choice among movable partitions is free, so the strategy spreads each topic as evenly as possible.
 """
 
 from collections import Counter
@@ -13,23 +13,23 @@ from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.assignors.quotas import Quotas, quotas_of
 
 NAMES = ("balanced", "sticky", "uniform", "cooperative-sticky")
-"""Strategies of this name: what else distinguishes cooperative-sticky, the coordinator does for every strategy. No
-consumer starts a partition before its owner has released it.
-"""
+"""All these names mean this strategy. The coordinator gives every strategy what distinguishes cooperative-sticky: no
+consumer starts a partition before its owner has released the partition."""
 
 
 class Balanced:
     """See the module."""
 
     def assign(self, problem: Problem) -> Mapping[int, str]:
-        """Return partition → member; only fixed partitions without members. The members' `loads` count."""
+        """Return partition → member. Without members, return only fixed partitions. The members' `loads` count."""
         return self.share((problem,))[0]
 
     def share(self, problems: Sequence[Problem], ties: Mapping[str, int] | None = None) -> list[Mapping[int, str]]:
-        """The answer to each problem, balanced over all of them; each has the same `loads`, of further topics.
+        """Return the answer to each problem, balanced over all problems. Every problem has the same `loads`, which
+        count further topics.
 
-        `ties`: member → its number of all other partitions; where loads are equal, the member with fewer goes first.
-        O(partitions + members log members) if all members may have everything.
+        `ties`: member → number of its other partitions; among equal loads, the member with fewer goes first. Takes
+        O(partitions + members log members) if every member may have every partition.
         """
         columns = [_Column(one) for one in problems]
         base = Counter(dict(problems[0].loads)) if problems else Counter[str]()
@@ -73,7 +73,10 @@ class _Column:
         return self.fixed[member] + len(self.kept.get(member, ()))
 
     def deal(self, needs: dict[str, int]) -> None:
-        """Give the pool to members in need, least loaded with this topic first; lowers `needs`."""
+        """Give the pool to members in need and lower `needs`.
+
+        The member with the fewest partitions of this topic goes first.
+        """
         heap = [(self.has(member), -need, member) for member, need in needs.items() if need]
         heapify(heap)
         given = Counter[str]()
@@ -93,7 +96,7 @@ class _Column:
 
 
 def _realize(columns: Sequence[_Column], kept: Mapping[str, int], quotas: Mapping[str, int]) -> None:
-    """Answer problems of the same members: each member gets a quota over all problems, and keeps as much as possible."""
+    """Answer problems of the same members. Each member gets a quota over all problems, and keeps as much as possible."""
     for member, count in sorted(kept.items()):
         _give_up(columns, member, count - quotas[member])
     needs = {member: need for member, quota in quotas.items() if (need := quota - kept.get(member, 0)) > 0}

@@ -9,13 +9,14 @@ HandOver = tuple[int, int, int]
 """Giver, topic, taker."""
 
 _NEVER = 1 << 12
-"""Above the cost of any path: costs are -1, 0 and 1, and a search ends at its first cycle."""
+"""More than the cost of any path: costs are -1, 0 and 1, and a search ends at its first cycle."""
 
 
 def negative_cycles(subscribed: Flags, own: Numbers, x: Numbers, loads: Numbers) -> list[list[HandOver]]:
-    """Return disjoint cycles of negative cost; none = no assignment with this sorted load vector has fewer moves.
+    """Return disjoint cycles of negative cost. Without such a cycle, no assignment with this sorted load vector has
+    fewer moves.
 
-    O(members · topics) per round; a round lengthens the paths by one hand-over.
+    Takes O(members · topics) per round; a round lengthens the paths by one hand-over.
     """
     members, topics = x.shape
     losing = np.where(x > 0, (x <= own).astype(np.int32), _NEVER)
@@ -48,7 +49,7 @@ def _relax(distance: Numbers, cost: Numbers, parent: Numbers, by: Numbers) -> bo
 
 
 def _cheapest_one_below(distance: Numbers, loads: Numbers) -> Numbers:
-    """Return per member the nearest member with a load lower by one, for an exchange of loads. -1 = no such member."""
+    """Return per member the nearest member with a load lower by one, to exchange loads with; -1 if there is none."""
     order = np.lexsort((distance, loads))
     ascending = loads[order]
     first = np.searchsorted(ascending, loads - 1)
@@ -74,7 +75,7 @@ def _cycles(parent: list[int]) -> list[list[int]]:
 
 
 def _hand_overs(cycle: list[int], members: int) -> list[HandOver]:
-    """Return member, topic, member, ... as hand-overs; two members in a row only exchange their loads."""
+    """Return the hand-overs in a cycle of member, topic, member, ... Two members in a row only exchange their loads."""
     return [
         (cycle[i - 1], node - members, cycle[(i + 1) % len(cycle)]) for i, node in enumerate(cycle) if node >= members
     ]

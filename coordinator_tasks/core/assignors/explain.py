@@ -1,7 +1,7 @@
-"""Reasons for the place of every partition, as sentences, from a problem and its answer.
+"""Reasons, as sentences, for the place of every partition.
 
-Facts outside of a strategy are explained here: a pin, a partition under way, an excluded owner. The rest is explained
-by the strategy's `Explainer`, or by the number of partitions per member.
+This module explains facts outside of a strategy: a pin, a partition under way, an excluded owner. The strategy's
+`Explainer`, or the number of partitions per member, explains the rest.
 """
 
 import hashlib
@@ -31,11 +31,11 @@ class RolledBack:
 class SolvedProblem:
     """A strategy's problem and answer, with facts unknown to the strategy.
 
-    `holders`: partition → present holder, even if not a member; `pins`: partition → the place set by a person;
-    `explainer`: the strategy's explainer of this answer, if any; `backs`: returns to an earlier owner; the first
-    counts; `split`: permitted owners during an upgrade; `kept`: partitions that stay for the split alone. `barred`:
-    registered consumer → why it gets nothing. `before`, `after`: member → its partitions of all jointly planned topics,
-    and `others`: a digest of the other topics' problems; empty = no other topic.
+    `holders`: partition → present holder, even if not a member. `pins`: partition → the place set by a person.
+    `explainer`: the strategy's explainer of this answer, if any. `backs`: returns to an earlier owner; the first return
+    counts. `split`: permitted owners during an upgrade. `kept`: partitions that stay only because of the split.
+    `barred`: registered consumer → why it gets nothing. `before`, `after`: member → its partitions of all jointly
+    planned topics. `others`: a digest of the other topics' problems; empty without other topics.
     """
 
     strategy: str
@@ -54,16 +54,16 @@ class SolvedProblem:
 
 
 class Explainer(Protocol):
-    """The sentences of a strategy about one answer."""
+    """The sentences of a strategy about an answer."""
 
     def summary(self) -> str:
-        """Return the whole answer's effect."""
+        """Return the effect of the whole answer."""
 
     def given(self, partition: int, taker: str) -> str:
         """Return why the taker gets a partition without an owner or with an excluded owner."""
 
     def moved(self, partition: int, giver: str, taker: str) -> str:
-        """Return why the giver loses the partition without need, and why the taker gets the partition."""
+        """Return why the partition moves from the giver to the taker without need."""
 
     def stays(self, partition: int, owner: str) -> str:
         """Return why the partition stays."""
@@ -73,7 +73,7 @@ class Explainer(Protocol):
 
 
 def explained(asked: SolvedProblem, only: Collection[int] | None = None) -> Explanation:
-    """Return the explanation of all partitions, or `only` of these; partitions with the same reason are joined."""
+    """Return the explanation of all partitions, or of `only` these. Partitions with the same reason are joined."""
     explainer = CountExplainer(asked) if asked.explainer is None else asked.explainer(asked.problem, asked.answer)
     moves: dict[str, list[int]] = {}
     stays: dict[str, list[int]] = {}
@@ -85,7 +85,7 @@ def explained(asked: SolvedProblem, only: Collection[int] | None = None) -> Expl
 
 
 def digest(asked: SolvedProblem) -> str:
-    """Return sixteen hexadecimal digits over the strategy's whole input: same digits, same answer."""
+    """Return sixteen hexadecimal digits over the strategy's whole input. The same digits mean the same answer."""
     problem = asked.problem
     members = [
         [one.consumer, one.capacity, one.rack, sorted(one.attributes.items())]
@@ -100,7 +100,7 @@ def digest(asked: SolvedProblem) -> str:
         *(sorted(mapping.items()) for mapping in mappings),
         sorted((partition, list(racks)) for partition, racks in problem.zones.items()),
     ]
-    if asked.split is not None:  # without a split, the digest is that of earlier releases
+    if asked.split is not None:  # without a split, the digest equals the digest of earlier releases
         parts.append([sorted(asked.split.consumers), sorted(asked.split.partitions)])
     if asked.others:
         parts.append(asked.others)
@@ -108,7 +108,7 @@ def digest(asked: SolvedProblem) -> str:
 
 
 def shortened(explanation: Explanation, limit_bytes: int) -> Explanation:
-    """Return the explanation for the history: as many reasons of moves as fit, preferring reasons of many partitions."""
+    """Return the explanation for the history. It has as many reasons of moves as fit, those of many partitions first."""
     kept: list[Reason] = []
     for reason in sorted(explanation.moves, key=lambda one: (-len(one.partitions), one.partitions)):
         limit_bytes -= len(reason.text.encode()) + 8 * len(reason.partitions) + 40
@@ -154,7 +154,7 @@ def _reasons(found: Mapping[str, list[int]]) -> tuple[Reason, ...]:
 
 
 class CountExplainer:
-    """Explains by the number of partitions: for `balanced`, and for strategies without an explainer."""
+    """Explains by the number of partitions. Serves `balanced` and strategies without an explainer."""
 
     def __init__(self, asked: SolvedProblem) -> None:
         self.problem, self.strategy = asked.problem, asked.strategy
@@ -164,30 +164,27 @@ class CountExplainer:
         self.moves = sum(1 for p, m in asked.holders.items() if asked.answer.get(p) != m)
 
     def summary(self) -> str:
-        """How many partitions move, and how even the result is."""
+        """Return how many partitions move, and how even the result is."""
         counts = [self.after[m] for m in self.problem.members]
         even = f"{_span(min(counts), max(counts))}{self.what} each" if counts else "no live consumer"
         return f"{self.strategy}: {self.moves} of {len(self.problem.partitions)} partitions leave an owner; then {even}"
 
     def given(self, partition: int, taker: str) -> str:  # noqa: ARG002 - it counts how many, not which
-        """By the taker's figures."""
         return f"{taker} had {self.before[taker]}{self.what} and gets {self.after[taker]}{self._rule()}"
 
     def moved(self, partition: int, giver: str, taker: str) -> str:  # noqa: ARG002
-        """By both figures."""
         return (
             f"{giver} had {self.before[giver]}{self.what} and keeps {self.after[giver]}, {taker} had {self.before[taker]} and gets "
             f"{self.after[taker]}{self._rule()}"
         )
 
     def stays(self, partition: int, owner: str) -> str:  # noqa: ARG002
-        """By the owner's figures."""
         return (
             f"{owner} had {self.before[owner]}{self.what} and has {self.after[owner]}, so this one stays{self._rule()}"
         )
 
     def left(self, partition: int) -> str:  # noqa: ARG002
-        """Return the reason for a missing owner: no members, or a partial strategy."""
+        """Return the reason for a missing owner: there are no members, or the strategy is partial."""
         return f"{self.strategy} gives it to nobody" if self.problem.members else "no live consumer may have it"
 
     def _rule(self) -> str:

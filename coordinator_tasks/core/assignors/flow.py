@@ -34,8 +34,10 @@ def fewest_moves_of(
 
 
 class Flow:
-    """x, own and subscribed are [member, topic]; `counts` are the partitions of each topic, `base` is what members have
-    beside.
+    """The unknowns and the bounds of the flow.
+
+    `x`, `own` and `subscribed` are [member, topic]. `counts`: partitions of each topic. `base`: each member's other
+    load.
     """
 
     def __init__(self, subscribed: Flags, own: Numbers, counts: Numbers, base: Numbers | None = None) -> None:
@@ -57,7 +59,10 @@ class Flow:
         return int(self.loads.max() - self.loads.min()) <= 1
 
     def solve(self) -> bool:
-        """Reach the best balance with the fewest moves; False if a bound shows that without a search for cycles."""
+        """Reach the best balance with the fewest moves.
+
+        Return False if a bound shows the optimum without a search for cycles.
+        """
         self.fill()
         self.level()
         moves = self.moves
@@ -67,7 +72,7 @@ class Flow:
         return True
 
     def fill(self) -> None:
-        """Give partitions without an owner to the least loaded members, the topics with the fewest subscribers first."""
+        """Give partitions without an owner to the least loaded members. Topics with the fewest subscribers go first."""
         subscribers = np.ascontiguousarray(self.subscribed.T)
         width = subscribers.sum(axis=1)
         topics = np.flatnonzero((self._free > 0) & (width > 0))
@@ -79,13 +84,13 @@ class Flow:
             self.loads[chosen] += given
 
     def level(self) -> None:
-        """Make the load vector decreasingly minimal; first by handing on free partitions only."""
+        """Make the load vector decreasingly minimal. Hand on free partitions first."""
         for free_only in (True, False):
             while not self.even and self._level_once(free_only):
                 pass
 
     def _level_once(self, free_only: bool) -> bool:
-        """Hand on along a path from each member; False without any path."""
+        """Hand a partition on along a path from each member. Return False if there is no path."""
         reach, via_topic, via_member = self._reachable(free_only)
         steep = np.flatnonzero(self.loads >= reach + 2)
         heap = list(zip((-self.loads[steep]).tolist(), steep.tolist(), strict=True))
@@ -100,7 +105,7 @@ class Flow:
         return bool(len(steep))
 
     def _pass_on(self, path: list[int], free_only: bool) -> bool:
-        """Hand a partition on at each step of member, topic, member, ..., if the path still carries the hand-over."""
+        """Hand a partition on at each step of member, topic, member, ... if the path still carries the hand-over."""
         first, last = path[0], path[-1]
         if self.loads[first] < self.loads[last] + 2:
             return False
@@ -115,10 +120,10 @@ class Flow:
         return True
 
     def _reachable(self, free_only: bool) -> tuple[Numbers, Numbers, Numbers]:
-        """Return per member the least reachable load, by the next topic; per topic its next member.
+        """Return per member the least reachable load and the next topic, per topic the next member.
 
-        Searched backwards from the members with the least load; -1 = no next node. Members unreachable from members
-        steeper by two keep their own load.
+        The search runs backwards from the members with the least load; -1 means no next node. A member keeps its own
+        load unless a member with at least two partitions more reaches it.
         """
         reach = np.full(len(self.loads), -1, np.int32)
         via_topic = np.full(len(self.loads), -1, np.int32)
@@ -136,7 +141,7 @@ class Flow:
     def _step_back(
         self, frontier: Numbers, free_only: bool, reach: Numbers, via_topic: Numbers, via_member: Numbers
     ) -> Numbers:
-        """Return the newly reached members that can hand on to the frontier; fills `via_topic` and `via_member`."""
+        """Return the newly reached members that can hand on to the frontier. Fill `via_topic` and `via_member`."""
         takes = self.subscribed[frontier]
         topics = np.flatnonzero((via_member < 0) & takes.any(axis=0))
         via_member[topics] = frontier[_spread(takes[:, topics])]
@@ -144,7 +149,7 @@ class Flow:
         x = self.x[np.ix_(givers, topics)]
         worth = (x > self.own[np.ix_(givers, topics)]).astype(np.int8)
         if not free_only:
-            worth += x > 0  # passing on a foreign partition costs a member nothing
+            worth += x > 0  # a member loses nothing by passing on a foreign partition
         can = worth.any(axis=1)
         found: Numbers = givers[can].astype(np.int32)
         if len(found):
@@ -152,7 +157,7 @@ class Flow:
         return found
 
     def cheapen(self) -> None:
-        """Reach the fewest moves with these loads."""
+        """Reach the fewest moves for the present loads."""
         while cycles := negative_cycles(self.subscribed, self.own, self.x, self.loads):
             for cycle in cycles:
                 for giver, topic, taker in cycle:
@@ -163,7 +168,7 @@ class Flow:
 
 
 def quotas(counts: Numbers, total: int) -> Numbers:
-    """How many partitions each member gets where all may have everything, given how many each has now."""
+    """Return each member's number of partitions, from the present `counts`, if all members may have all partitions."""
     level, larger = divmod(total, len(counts))
     quota = np.full(len(counts), level, np.int32)
     if larger:
@@ -173,12 +178,12 @@ def quotas(counts: Numbers, total: int) -> Numbers:
 
 
 def fewest_moves(counts: Numbers, total: int) -> int:
-    """Return the minimum of moves for the most even loads, whatever the subscriptions."""
+    """Return the minimum of moves to the most even loads, for any subscriptions."""
     return int(np.maximum(counts - quotas(counts, total), 0).sum())
 
 
 def _spread(takes: Flags) -> Numbers:
-    """Return per column one set row, a different row where columns have several: paths then end in different members."""
+    """Return a set row per column. The rows differ where possible, so that paths end in different members."""
     if len(takes) == 1:
         return np.zeros(takes.shape[1], np.int32)
     rank = np.cumsum(takes, axis=0, dtype=np.int32)
@@ -196,7 +201,7 @@ def raised(loads: Numbers, units: int) -> tuple[Numbers, Numbers]:
             return least, np.ones(units, np.int32)
     order = np.argsort(loads, kind="stable").astype(np.int32)
     ascending = loads[order]
-    # Lifting the first k to the height of the next takes k times the height less the sum of the k.
+    # The first k reach the height of the next with k times that height, less the sum of the k.
     size = np.arange(1, len(loads))
     below = int(np.searchsorted(size * ascending[1:] - np.cumsum(ascending[:-1]), units, side="left")) + 1
     height, rest = divmod(units + int(ascending[:below].sum()), below)

@@ -1,4 +1,4 @@
-"""Question and answer of a whole group: several topics, mixed subscriptions and racks, as in Kafka's assignors.
+"""The problem and answer of a whole group: several topics, mixed subscriptions and racks, as in Kafka's assignors.
 
 The shape follows Kafka's `ConsumerPartitionAssignor` (client side) and KIP-848's `PartitionAssignor` (broker side). The
 coordinator asks for one topic at a time (`problem.Problem`); `one_topic.OneTopic` adapts a group strategy.
@@ -10,16 +10,16 @@ from itertools import pairwise
 from typing import Protocol
 
 Assignment = dict[str, dict[str, list[int]]]
-"""Member → topic → ascending partitions. Every member is listed, topics without partitions are not."""
+"""Member → topic → ascending partitions. Every member has an entry. Only topics with partitions have an entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One member.
+    """A member of a group.
 
-    - `topics`: its subscriptions; missing topics are ignored.
-    - `rack`: the member's rack; None = unknown.
-    - `instance`: Kafka's `group.instance.id` of a static member; orders members in place of their ids.
+    - `topics`: its subscriptions; unknown topics are ignored.
+    - `rack`: the member's rack; `None` if unknown.
+    - `instance`: Kafka's `group.instance.id` of a static member; replaces the id in the order of members.
     """
 
     topics: frozenset[str]
@@ -33,7 +33,7 @@ class Group:
 
     - `topics`: topic → number of partitions, numbered from 0.
     - `members`: by id.
-    - `racks`: topic → per partition the racks of its replicas, the preferred leader's first; topics may be missing.
+    - `racks`: topic → racks of each partition's replicas, the preferred leader's rack first. A topic may be missing.
     """
 
     topics: Mapping[str, int]
@@ -41,7 +41,7 @@ class Group:
     racks: Mapping[str, Sequence[Sequence[str]]] = field(default_factory=dict)
 
     def subscribers(self) -> dict[str, list[str]]:
-        """Return topic → subscribed members, in Kafka's order; only topics with partitions and subscribers."""
+        """Return topic → subscribed members in Kafka's order. Topics without partitions or subscribers are left out."""
         order = kafka_order(self.members)
         chosen: dict[str, list[str]] = {}
         for member in order:
@@ -52,24 +52,24 @@ class Group:
 
 
 class GroupAssignor(Protocol):
-    """A strategy for a whole group: pure, and independent of the order in which members and topics are listed."""
+    """A strategy for a whole group. It is pure, and ignores the order in which members and topics are listed."""
 
     def assign(self, group: Group) -> Assignment:
         """Assign every partition of a topic with subscribers to exactly one subscriber."""
 
 
 def kafka_order(members: Mapping[str, GroupMember]) -> list[str]:
-    """Return static members by instance id, then the others by member id (Kafka's `MemberInfo.compareTo`)."""
+    """Return static members by instance id, then the rest by member id (Kafka's `MemberInfo.compareTo`)."""
     return sorted(members, key=lambda m: (members[m].instance is None, java_order(members[m].instance or m)))
 
 
 def java_order(text: str) -> bytes:
-    """Return a sort key for Java's order of strings: by UTF-16 code units, different from Python's order beyond U+FFFF."""
+    """Return a sort key for Java's order of strings, by UTF-16 code units. Python's order differs beyond U+FFFF."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def contiguous(total: int, shares: int) -> list[tuple[int, int]]:
-    """Return `total` items as ranges (start, end), a range per share.
+    """Return one range (start, end) per share of `total` items.
 
     The first `total % shares` ranges are longer by one.
     """

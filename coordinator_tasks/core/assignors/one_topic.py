@@ -7,10 +7,10 @@ from coordinator_tasks.core.assignors.problem import Problem
 
 
 class OneTopic:
-    """A strategy for one topic on a group strategy that ignores present owners.
+    """Adapts a group strategy that ignores present owners to one topic.
 
     All members subscribe to the topic, and are ordered by id. The group strategy plans the whole topic; fixed
-    partitions then stay in place, without shifting a range. Only `assign` is passed on; a test names every further
+    partitions then stay in place, without shifting a range. Only `assign` is passed on. A test names every further
     method in use.
     """
 
@@ -18,7 +18,7 @@ class OneTopic:
         self._strategy = strategy
 
     def assign(self, problem: Problem) -> Mapping[int, str]:
-        """Return partition → member; only fixed partitions without members. As fast as the group strategy."""
+        """Return partition → member. Without members, return only fixed partitions. As fast as the group strategy."""
         partitions = sorted(problem.partitions)
         topic = frozenset({problem.topic})
         members = {m: GroupMember(topic, rack=value.rack or None) for m, value in problem.members.items()}

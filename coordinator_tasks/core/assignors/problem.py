@@ -12,12 +12,12 @@ class Problem:
 
     - `members`: id → live member, a possible owner.
     - `owned`: partition → present owner.
-    - `fixed`: partition → fixed owner (in flight or pinned), possibly a consumer outside `members`.
+    - `fixed`: partition → fixed owner. The partition is in flight or pinned; the owner may be outside `members`.
     - `loads`: member → number of partitions of other topics.
-    - `parameters`: the strategy's.
-    - `weights`: partition → weight, in the measure named by the parameters; missing = unknown.
+    - `parameters`: the strategy's parameters.
+    - `weights`: partition → weight, in the measure that the parameters name; a missing weight is unknown.
     - `carried`: member → weight of partitions of other topics, in the same unit.
-    - `zones`: partition → the racks of the replicas, the preferred leader's first.
+    - `zones`: partition → the racks of the replicas, the preferred leader's rack first.
     """
 
     topic: str

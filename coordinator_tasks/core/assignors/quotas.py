@@ -1,8 +1,7 @@
 """The number of partitions for each member over all topics: the most even loads, then the fewest moves.
 
-Topics whose partitions are open to the same members are one kind, since only the owners of their partitions differ. A
-single kind has a closed form: every member keeps partitions up to a level. Several kinds with common members are a flow
-(`flow`).
+Topics that are open to the same members form one kind; they differ only in the owners of partitions. A single kind has
+a closed form: every member keeps partitions up to a level. Several kinds with common members form a flow (`flow`).
 """
 
 from collections import Counter
@@ -16,9 +15,9 @@ Kind: TypeAlias = frozenset[str]
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """The movable partitions: kind → total (`free`), and kind → present number per member (`kept`).
+    """The movable partitions. `free`: kind → total. `kept`: kind → present number per member.
 
-    `base`: member → number of fixed partitions. `ties`: the smaller goes first where all else is equal.
+    `base`: member → number of fixed partitions. `ties`: among equal members, the smaller number goes first.
     """
 
     kept: Mapping[Kind, Counter[str]]
@@ -28,7 +27,7 @@ class Quotas:
 
 
 def quotas_of(asked: Quotas) -> dict[Kind, dict[str, int]]:
-    """Return kind → member → its number of free partitions."""
+    """Return kind → member → number of free partitions."""
     found: dict[Kind, dict[str, int]] = {}
     for kinds in _connected(asked):
         found |= {kinds[0]: _of_one_kind(asked, kinds[0])} if len(kinds) == 1 else _of_several(asked, kinds)
@@ -36,7 +35,7 @@ def quotas_of(asked: Quotas) -> dict[Kind, dict[str, int]]:
 
 
 def _connected(asked: Quotas) -> Iterator[list[Kind]]:
-    """Return the kinds, grouped by common members, direct or indirect."""
+    """Yield the kinds in groups. Kinds of a group share members directly or through other kinds."""
     groups: list[tuple[set[str], list[Kind]]] = []
     for kind in asked.free:
         touched = [one for one in groups if not one[0].isdisjoint(kind)]
@@ -48,7 +47,7 @@ def _connected(asked: Quotas) -> Iterator[list[Kind]]:
 
 
 def _of_one_kind(asked: Quotas, kind: Kind) -> dict[str, int]:
-    """Return quotas up to the largest level for every member; members at the level get a further partition each.
+    """Return quotas up to the largest level that suits every member. Members at the level get a further partition each.
 
     Members that would otherwise give a partition away go first.
     """

@@ -1,9 +1,9 @@
 """Kafka's `range`, on the client's side (rack-aware, KIP-881) and on the broker's (KIP-848).
 
-Per topic, the members in Kafka's order get contiguous ranges, the first ranges one partition more. Topics with equal
-counts and equal subscribers are thereby co-partitioned, as joins between them require. Client side, where some
-partitions have replicas only on some racks, partitions go first to members of a rack with a replica, as far as the
-sizes of the ranges and co-partitioning allow.
+Per topic, the members in Kafka's order get contiguous ranges. The first ranges are longer by a partition. So topics
+with equal counts and subscribers are co-partitioned, as joins between topics require. The client's side considers racks
+if replicas are missing on some racks: partitions go first to members of a rack with a replica, as far as the sizes of
+the ranges and co-partitioning allow.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,10 +13,10 @@ from coordinator_tasks.core.assignors.group import Assignment, Group, contiguous
 
 
 class ServerRange:
-    """Kafka's `range` of the broker: no racks."""
+    """The broker's `range`, without racks."""
 
     def assign(self, group: Group) -> Assignment:
-        """O(members · topics) beside the answer's size."""
+        """Takes O(members · topics) beside the answer's size."""
         answer: Assignment = {member: {} for member in group.members}
         for topic, members in group.subscribers().items():
             for member, (start, end) in zip(members, contiguous(group.topics[topic], len(members)), strict=True):
@@ -26,10 +26,10 @@ class ServerRange:
 
 
 class RangeAssignor:
-    """Kafka's `range` of the client."""
+    """The client's `range`."""
 
     def assign(self, group: Group) -> Assignment:
-        """As the broker's unless racks matter; then O(members · partitions) per topic."""
+        """Answer like the broker's `range` unless racks matter; then take O(members · partitions) per topic."""
         states = [_TopicState(group, topic, members) for topic, members in group.subscribers().items()]
         if not any(state.racks_matter for state in states):
             return ServerRange().assign(group)
@@ -57,7 +57,7 @@ class _TopicState:
         consumer_racks = {rack for rack in self.member_racks.values() if rack}
         every_rack = frozenset().union(*self._replicas)
         self.has_racks = bool(consumer_racks)
-        # Nothing to match where no member is near any replica, or every partition is everywhere.
+        # Racks do not matter if no member is near any replica, or every partition is on every rack.
         self.racks_matter = bool(consumer_racks & every_rack) and any(r != every_rack for r in self._replicas)
 
     def near(self, member: str, partition: int) -> bool:
@@ -65,7 +65,7 @@ class _TopicState:
         return rack is None or (partition < len(self._replicas) and rack in self._replicas[partition])
 
     def room(self, member: str) -> int:
-        """Return the number of further partitions for the member, including the extra while longer ranges are left."""
+        """Return how many further partitions the member may take, with the extra while longer ranges are left."""
         return max(0, self._size + (self._longer > 0) - len(self.given[member]))
 
     def fill(self, may: Callable[[str, int], bool]) -> None:
@@ -95,7 +95,7 @@ def _match_racks(states: list[_TopicState]) -> None:
 
 
 def _match_co_partitioned(states: list[_TopicState]) -> None:
-    """Give partition p of all these topics to the first member near to all of them and with room in all."""
+    """Give partition p of all topics to the first member that is near all these partitions and has room in all topics."""
     remaining = list(states[0].member_racks)
     for partition in range(states[0].count):
         found = next((m for m in remaining if _fits(states, m, partition)), None)

@@ -1,6 +1,6 @@
 """RocketMQ's strategies (`AllocateMessageQueue...` of its client), topic by topic, members in the order of their ids.
 
-All ignore present owners. A message queue stands for a partition; the room of its broker for the rack of the
+All strategies ignore present owners. A message queue is a partition here. The room of its broker is the rack of the
 partition's preferred leader.
 """
 
@@ -11,20 +11,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from coordinator_tasks.core.assignors.group import Assignment, Group, contiguous, java_order
 
 Allocate = Callable[[str, Sequence[int], Sequence[str]], Iterable[str]]
-"""From a topic, its ordered partitions and ordered members to a member for each partition."""
+"""Map a topic, its ordered partitions and its ordered members to a member for each partition."""
 
 VIRTUAL_NODES = 10
 """Points of each member on the ring, as in RocketMQ."""
 
 
 class PerTopic:
-    """Each topic separately, among its subscribers."""
+    """Plans each topic separately, among its subscribers."""
 
     def __init__(self, allocate: Allocate) -> None:
         self._allocate = allocate
 
     def assign(self, group: Group) -> Assignment:
-        """As long as `allocate` takes for each topic."""
+        """Takes as long as `allocate` for each topic."""
         answer: Assignment = {member: {} for member in group.members}
         for topic, members in group.subscribers().items():
             partitions = range(group.topics[topic])
@@ -34,9 +34,9 @@ class PerTopic:
 
 
 class MachineRoomNearby:
-    """Partitions go to the members of their room; partitions of rooms without a member, room by room, to all members.
+    """Gives partitions to members of their room. All members share the partitions of each room without a member.
 
-    RocketMQ refuses queues and members with an unknown room. Here such a partition is shared by all, and such a member
+    RocketMQ refuses queues and members with an unknown room. Here all members share such a partition, and such a member
     gets only shared partitions.
     """
 
@@ -44,7 +44,7 @@ class MachineRoomNearby:
         self._allocate = allocate
 
     def assign(self, group: Group) -> Assignment:
-        """As long as `allocate` takes for each room of each topic."""
+        """Takes as long as `allocate` for each room of each topic."""
         answer: Assignment = {member: {} for member in group.members}
         for topic, unordered in group.subscribers().items():
             members = sorted(unordered, key=java_order)
@@ -75,10 +75,10 @@ def average_by_circle(_topic: str, partitions: Sequence[int], members: Sequence[
 
 
 def consistent_hash(topic: str, partitions: Sequence[int], members: Sequence[str]) -> Iterable[str]:
-    """The next member on a ring of MD5 hashes (`AllocateMessageQueueConsistentHash`).
+    """Yield the next member on a ring of MD5 hashes (`AllocateMessageQueueConsistentHash`).
 
-    A join or a leave moves only the joiner's or the leaver's partitions. The hashed texts are RocketMQ's, with an empty
-    broker name.
+    A join moves only partitions to the joiner, a leave only the leaver's partitions. The hashed texts are RocketMQ's,
+    with an empty broker name.
     """
     ring = {_hash(f"{member}-{i}"): member for member in members for i in range(VIRTUAL_NODES)}
     points = sorted(ring)

@@ -1,15 +1,13 @@
-"""Kafka's `roundrobin`: all partitions of all topics in order, dealt to the members in turn, passing over the
-unsubscribed.
-"""
+"""Kafka's `roundrobin`: all partitions of all topics in order, dealt in turn to the subscribed members."""
 
 from coordinator_tasks.core.assignors.group import Assignment, Group, java_order, kafka_order
 
 
 class RoundRobin:
-    """See the module. Even for equal subscriptions, uneven for mixed subscriptions."""
+    """See the module. The result is even for equal subscriptions, uneven for mixed subscriptions."""
 
     def assign(self, group: Group) -> Assignment:
-        """O(partitions), times the members passed over where subscriptions are mixed."""
+        """Takes O(partitions), times the members passed over if subscriptions are mixed."""
         answer: Assignment = {member: {} for member in group.members}
         order = kafka_order(group.members)
         turn = 0

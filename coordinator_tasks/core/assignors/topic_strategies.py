@@ -1,4 +1,4 @@
-"""The strategies by name, as used by the coordinator."""
+"""The coordinator's strategies by name."""
 
 from collections.abc import Mapping
 

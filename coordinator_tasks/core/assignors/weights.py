@@ -1,4 +1,4 @@
-"""The weights of partitions and the loads of consumers, from the answers of the consumers' own interfaces."""
+"""Weights of partitions and loads of consumers, from the answers of consumers' interfaces."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -8,21 +8,21 @@ from math import fsum
 from coordinator_tasks.core.model import Answer, ConsumerStatus, RunningPartition, topic_status
 
 PARAMETER = "measure"
-"""The parameter, of built-in and site strategies, that names the measure of weights."""
+"""The parameter of built-in and site strategies for the measure of weights."""
 _DIGITS = 6  # further digits depend on the order of a sum
 
 
 class Measure(StrEnum):
     """Measures of a partition's weight."""
 
-    PARTITIONS = "partitions"  # each counts the same
+    PARTITIONS = "partitions"  # every partition counts the same
     LAG = "lag"  # records between the processed offset and the log's end
     RECORDS = "records"  # records written per second
     BYTES = "bytes"  # bytes of keys, values and headers written per second
 
     @property
     def unit(self) -> str:
-        """The unit, to be written after a number."""
+        """Return the unit to write after a number."""
         return _UNITS[self]
 
 
@@ -56,7 +56,7 @@ class Weights:
 
 
 def totals(answers: Mapping[str, Answer], paused: Mapping[str, Collection[int]]) -> dict[str, Totals]:
-    """Return consumer → its totals, for answering consumers. `paused`: topic → unread partitions, whose lag is no work."""
+    """Return consumer → totals for answering consumers. `paused`: topic → paused partitions; their lag is no work."""
     found = {}
     for consumer, answer in answers.items():
         if isinstance(answer, ConsumerStatus):
@@ -81,7 +81,7 @@ def measured(
     *,
     paused: Collection[int] = (),
 ) -> Weights:
-    """Return the weights of one topic's partitions; if several consumers run a partition, the owner's answer counts.
+    """Return the weights of a topic's partitions. If several consumers run a partition, the owner's answer counts.
 
     The lag of `paused` partitions is no weight.
 
@@ -108,7 +108,7 @@ def measured(
 
 
 def _value(one: RunningPartition, measure: Measure, *, read: bool) -> float | None:
-    """Return the weight; `None` = unknown, or the lag of an unread partition."""
+    """Return the weight; `None` if unknown, or for the lag of an unread partition."""
     if measure is Measure.LAG:
         return one.lag_records if read else None
     if measure is Measure.RECORDS or one.rate == 0:  # nothing is written: no size is needed

@@ -1,1 +1,4 @@
-"""Stored and sent formats: bytes to model and back. Input is bounded, and refused with a clear error."""
+"""Stored and sent formats: bytes to model and back.
+
+Readers bound their input, and refuse wrong input with a clear error.
+"""

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def _write(causes: Sequence[Cause]) -> list[dict[str, Any]]:
-    typed = any(one.kind is not CauseKind.TOLD for one in causes)  # sentences alone stand in `cause`
+    typed = any(one.kind is not CauseKind.TOLD for one in causes)  # `cause` holds mere sentences
     return [_CAUSE.write(one) for one in causes] if typed else []
 
 
@@ -34,7 +34,7 @@ CAUSES = Item(
 
 
 def with_former_causes(made: Callable[..., T]) -> Callable[..., T]:
-    """`made` for a record that may have a sentence alone."""
+    """Adapt `made` to a record that may have only a sentence as its cause."""
 
     def read(*, cause: str, causes: tuple[Cause, ...] | None, **more: Any) -> T:
         return made(cause=cause, causes=former_causes(cause) if causes is None else causes, **more)

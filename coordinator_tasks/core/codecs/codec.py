@@ -1,7 +1,7 @@
 """The JSON in the znodes of a topic, with the contract's field names.
 
-Readers raise `Malformed` (naming the path) or its kind `UnknownVersion`. They ignore fields that a later release has
-added to a known version; only the coordinator writes topic nodes, so nothing is lost by that.
+Readers raise `Malformed` (naming the path) or its kind `UnknownVersion`. Readers ignore fields that a later release has
+added to a known version. Nothing is lost, because only the coordinator writes topic nodes.
 """
 
 from coordinator_tasks.core.codecs import kinds
@@ -58,7 +58,7 @@ _NODE = Shape(
         "supersedes": Item("supersedes", _COUNTS_BY_NAME),
         "paused": Item("paused", kinds.PARTITION_SET),
         "removed": Item("removed", kinds.FLAG, False),
-        # A release without these fields refuses a node that has them, and holds. An older release wrote the properties
+        # A release that does not know these fields refuses the node, and holds. An earlier release wrote the properties
         # among the node's own fields.
         "properties": Item(
             "properties",
@@ -174,7 +174,7 @@ def encode_node(node: TopicNode, pack_over: int | None = None) -> bytes:
 
 
 def decode_node(path: str, raw: bytes) -> TopicNode:
-    """A topic's node of either form."""
+    """Return a topic's node from either form."""
     fields = Fields.parse(path, raw, PACKED_VERSION)
     if is_packed(fields):
         fields = unpacked(fields)
@@ -193,5 +193,5 @@ def decode_node(path: str, raw: bytes) -> TopicNode:
 
 
 def decode_release(path: str, raw: bytes) -> Release | None:
-    """Return the last release on a partition's node; `None` before the first release (empty data)."""
+    """Return the last release on a partition's node; `None` before the first release, when the node has no data."""
     return _RELEASE.decode(path, raw) if raw else None

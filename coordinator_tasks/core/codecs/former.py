@@ -1,4 +1,4 @@
-"""Records of earlier versions: sentences where this version stores values. No other module reads these sentences."""
+"""Records of earlier versions, with sentences where this version stores values. No other module reads these sentences."""
 
 import re
 
@@ -14,7 +14,7 @@ _JOINED, _DROPPED = re.compile(r"joined: (.+)"), re.compile(r"no longer a target
 
 
 def former_owner(by: str, why: str, incarnation: int) -> DrainOwner:
-    """Return the owner of a stored draining without `owner`.
+    """Return the owner of a stored draining that has no `owner`.
 
     The draining of a growth does not name the fleet, so `fleet` is empty.
     """
@@ -29,15 +29,15 @@ def former_owner(by: str, why: str, incarnation: int) -> DrainOwner:
 
 
 def former_condition(health: str) -> Condition:
-    """Return the condition of an answer without `condition`; an unknown word is no good sign."""
+    """Return the condition of an answer that has no `condition`. An unknown word counts as stuck."""
     word = health.partition(":")[0]
     if word in set(Condition):
         return Condition(word)
-    return Condition.STUCK if word else Condition.OK  # of a snapshot without words
+    return Condition.STUCK if word else Condition.OK  # a snapshot may have no word
 
 
 def former_causes(cause: str) -> tuple[Cause, ...]:
-    """Return the causes of a stored transition without `causes`; a sentence that the pages do not word anew stays."""
+    """Return the causes of a stored transition that has no `causes`. A sentence stays if the pages do not word it anew."""
     on = (Cause(CauseKind.CONTINUED),) if cause.startswith(_ON) else ()
     rest = cause.removeprefix(_ON)
     return (*on, *map(_former_cause, _NEXT.split(rest))) if rest else ()

@@ -1,4 +1,4 @@
-"""The JSON of a fleet's growth: a person's limits, and what is kept between two looks. Readers raise `Malformed`."""
+"""The JSON of a fleet's growth: a person's limits, and the memory between two observations. Readers raise `Malformed`."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ from coordinator_tasks.core.text.json_fields import Fields
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """`/history/:growth/[APP]`; `version` is the znode's."""
+    """`/history/:growth/[APP]`; `version` is the znode's version."""
 
     app: str
     limits: Limits = field(default_factory=Limits)

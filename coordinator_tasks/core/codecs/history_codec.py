@@ -25,7 +25,7 @@ from coordinator_tasks.core.text.json_fields import MAX_SPAN_S, Fields, dump
 
 
 def _write_moves(moves: Iterable[Move]) -> list[dict[str, Any]]:
-    """Return the moves, grouped by kind, giver and taker: 10,000 of them stay far below a znode's limit."""
+    """Return the moves, grouped by kind, giver and taker. 10,000 moves stay far below a znode's limit."""
     grouped: dict[tuple[str, str, str], list[int]] = {}
     for move in moves:
         grouped.setdefault((move.kind.value, move.giver, move.taker), []).append(move.partition)
@@ -87,7 +87,7 @@ _TIMES = {"last": attrgetter("last_at"), "released": attrgetter("released_at"), 
 
 
 def _write_pauses(found: Pauses | None) -> dict[str, Any] | None:
-    """A column for each field, in milliseconds since `base`: 10,000 partitions stay below a znode's limit."""
+    """Return a column for each field, in milliseconds since `base`. 10,000 partitions stay below a znode's limit."""
     if found is None:
         return None
     known = [at for one in found.measured for at in (one.last_at, one.released_at, one.first_at) if at is not None]
@@ -210,7 +210,7 @@ _ASKED = Shape(
 )
 
 encode_asked = _ASKED.encode
-encode_record = _RECORD.encode  # without its `sequence`, the node's number
+encode_record = _RECORD.encode  # without `sequence`, which is the node's number
 
 
 def decode_record(path: str, raw: bytes, sequence: int) -> Record:
@@ -219,7 +219,7 @@ def decode_record(path: str, raw: bytes, sequence: int) -> Record:
 
 
 def with_pauses(path: str, raw: bytes, pauses: Pauses) -> bytes:
-    """Return the record with these pauses; fields of a later release stay. Raises `Malformed`."""
+    """Return the record with these pauses, and with the fields of later releases. Raises `Malformed`."""
     data = {name: value for name, value in Fields.parse(path, raw, VERSION).data.items() if name != "version"}
     return dump(VERSION, {**data, "pauses": _write_pauses(pauses)})
 

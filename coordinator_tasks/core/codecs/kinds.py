@@ -31,7 +31,7 @@ def _ranges(fields: Fields, name: str) -> tuple[int, ...]:
 
 
 RANGES = FieldKind(_ranges, ranges)
-"""Partitions as `0-3,7`."""
+"""Partitions written as `0-3,7`."""
 
 
 def choice(kind: type[StrEnum]) -> FieldKind:
@@ -39,7 +39,7 @@ def choice(kind: type[StrEnum]) -> FieldKind:
 
 
 def optional(kind: FieldKind) -> FieldKind:
-    """`None` = missing or null."""
+    """Return the kind that reads a missing or null field as `None`."""
     read, write = kind
     return FieldKind(
         lambda fields, name: None if fields.data.get(name) is None else read(fields, name),
@@ -48,7 +48,7 @@ def optional(kind: FieldKind) -> FieldKind:
 
 
 def measured(kind: FieldKind) -> FieldKind:
-    """`None` = missing, or not of this kind: a measure that cannot be true stops nothing, and counts for nothing."""
+    """Return the kind that reads a missing or wrong value as `None`. A wrong measure counts for nothing."""
     read, write = optional(kind)
 
     def tried(fields: Fields, name: str) -> Any:
@@ -80,7 +80,7 @@ def by_name_in_order(kind: FieldKind) -> FieldKind:
 def _mapping(
     kind: FieldKind, key_of: Callable[[str], Any], what: str, order: Callable[[Iterable[Any]], list[Any]] = sorted
 ) -> FieldKind:
-    """Return the kind of an object whose keys all are `what`; missing = empty."""
+    """Return the kind of an object whose keys all are `what`. A missing object counts as empty."""
     read_one, write_one = kind
 
     def read(fields: Fields, name: str) -> dict[Any, Any]:

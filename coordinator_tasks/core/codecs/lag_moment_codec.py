@@ -1,4 +1,4 @@
-"""The node of a moment: columns, packed. Readers raise `Malformed`, or its kind `UnknownVersion`."""
+"""The node of a lag sample, as packed columns. Readers raise `Malformed`, or its kind `UnknownVersion`."""
 
 from array import array
 from collections.abc import Sequence

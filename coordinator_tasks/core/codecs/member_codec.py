@@ -1,4 +1,4 @@
-"""The JSON in the znodes of consumers: registration, claim of the id, directive, and the fleet that should run.
+"""The JSON in the znodes of consumers: registration, claim of the id, directive, and the wanted fleet.
 
 Readers raise `Malformed` (naming the path) or its kind `UnknownVersion`.
 """
@@ -28,7 +28,7 @@ from coordinator_tasks.core.protocol.claims import one_line
 from coordinator_tasks.core.text.json_fields import MAX_LINK_CHARS, Fields
 
 MAX_MEMBER_BYTES = 256 * 1024
-"""Of a registration; ours have less than 1 KB, and anybody with a consumer's account registers as many as it likes."""
+"""Limit of a registration. Ours have less than 1 KB, but a consumer's account may register any number."""
 
 
 def _address(fields: Fields, name: str) -> str:
@@ -45,7 +45,7 @@ def _known_address(fields: Fields, name: str) -> str:
 
 
 def _said(fields: Fields, name: str) -> str:
-    """Return a text that is only shown: cut, and never a reason to refuse a registration."""
+    """Return a text for display, cut to size. A wrong text never refuses a registration."""
     found = fields.data.get(name, "")
     return (found if isinstance(found, str) else repr(found))[: MAX_LINK_CHARS + 1]
 
@@ -122,11 +122,11 @@ _OWNER = Shape(
 
 
 def _write_owner(owner: DrainOwner) -> dict[str, Any] | None:
-    return None if owner.kind is DrainKind.ITSELF else _OWNER.write(owner)  # the incarnation tells
+    return None if owner.kind is DrainKind.ITSELF else _OWNER.write(owner)  # the incarnation says who drains
 
 
 def _draining(by: str, why: str, at: float, incarnation: int, leaving: int, owner: DrainOwner | None) -> Draining:
-    """Return the draining. A consumer writes its own leave, so an `owner` beside an incarnation does not count."""
+    """Return the draining. A consumer writes its own leave, so an `owner` beside an incarnation is ignored."""
     known = owner if owner is not None and not incarnation else former_owner(by, why, incarnation)
     return Draining(by, why, at, incarnation, leaving, known)
 

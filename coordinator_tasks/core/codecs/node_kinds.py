@@ -1,7 +1,7 @@
-"""Every kind of znode of a cluster: exported and checked by `import`, or left behind with a reason.
+"""Every kind of znode of a cluster. `import` checks exported kinds; the other kinds are left behind for a reason.
 
-`KINDS` has a line for each path of `names.Paths`. Nodes about present ownership are left behind: after an import the
-coordinator recovers it from the committed offsets and the consumers' answers, as after a loss of ZooKeeper.
+`KINDS` has a line for each path of `names.Paths`. Nodes about present ownership are left behind. After an import the
+coordinator recovers ownership from the committed offsets and the consumers' answers, as after a loss of ZooKeeper.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,17 +18,17 @@ from coordinator_tasks.core.fleet.upgrade import OVER
 from coordinator_tasks.core.names import is_app, is_consumer, is_topic
 
 RECORD_DIGITS = 10
-"""Digits of ZooKeeper's number of a record."""
+"""Digits of ZooKeeper's number in a record's name."""
 HISTORIES = "history"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeKind:
-    """One kind of node. A `left` kind is not exported, for the given reason; all other fields are of exported kinds.
+    """A kind of node. `left`: the reason not to export the kind; the other fields are for exported kinds.
 
     `folder`: the path of its folder below the cluster's node; `*` stands for a topic. `allowed`: whether a node there
     may have this name. `checked`: takes path, data and name; returns the data to store, or raises `Malformed`.
-    `numbered`: its nodes are records, numbered by ZooKeeper.
+    `numbered`: the nodes are records, numbered by ZooKeeper.
     """
 
     left: str = ""
@@ -39,12 +39,12 @@ class NodeKind:
 
 
 def is_record(name: str) -> bool:
-    """Whether `name` is a record's number."""
+    """Return whether `name` is a record's number."""
     return len(name) == RECORD_DIGITS and name.isascii() and name.isdigit()
 
 
 def kind_of(path: str) -> NodeKind | None:
-    """Return the exported kind of a path below the cluster's node; `None` = not exported."""
+    """Return the kind of a path below the cluster's node; `None` if the path is not exported."""
     folder, _, name = path.rpartition("/")
     above, _, topic = folder.rpartition("/")
     wanted = f"{HISTORIES}/*" if above == HISTORIES and is_topic(topic) else folder
@@ -53,15 +53,15 @@ def kind_of(path: str) -> NodeKind | None:
 
 
 def rank_of(path: str) -> tuple[int, str]:
-    """Return the key that sorts exported nodes in the order of writes: by kind, as in `KINDS`, then by path."""
+    """Return the sort key for the order of writes: by kind, as in `KINDS`, then by path."""
     found = kind_of(path)
     return next((place for place, kind in enumerate(KINDS.values()) if kind is found), len(KINDS)), path
 
 
 def _claim(path: str, data: bytes, name: str) -> bytes:
-    """Return the claim without observations in the former ZooKeeper.
+    """Return the claim without observations of the former ZooKeeper.
 
-    Absence, refusals, and times of registrations and ends.
+    Absence, refusals, registrations and ends are dropped.
     """
     claim = decode_claim(path, data, name, 0)
     return encode_claim(replace(claim, absence=None, refused_at=0.0, registrations=(), failed_at={}))
@@ -89,7 +89,7 @@ def _upgrade(path: str, data: bytes, name: str) -> bytes:
 
 
 def _as_it_is(decode: Callable[[str, bytes, str, int], Any]) -> Callable[[str, bytes, str], bytes]:
-    """Return a check that keeps data readable by this codec."""
+    """Return a check that keeps the data if the codec can read the data."""
 
     def checked(path: str, data: bytes, name: str) -> bytes:
         decode(path, data, name, 0)
@@ -104,7 +104,7 @@ def _asked(path: str, data: bytes, name: str) -> bytes:
 
 
 KINDS: Mapping[str, NodeKind] = {
-    # In the order of writes: a topic, and then a fleet, begin to act only when all else is there.
+    # The order of writes: topics, and then fleets, begin to act when all other nodes exist.
     "id": NodeKind("", "ids", is_consumer, _claim),
     "directive": NodeKind("", "directives", is_consumer, _as_it_is(decode_directive)),
     "record": NodeKind("", f"{HISTORIES}/*", is_record, _record, numbered=True),
@@ -123,4 +123,4 @@ KINDS: Mapping[str, NodeKind] = {
     "growths": NodeKind("a folder: what is in it is exported"),
     "lags": NodeKind("a folder"),
 }
-"""By the attribute of `names.Paths` that makes the path; `asked` are the records in this folder."""
+"""Kinds by the attribute of `names.Paths` with their path; `asked` are the records in this folder."""

@@ -1,8 +1,8 @@
 """The packed form of a topic's node: the same fields in a tenth of the bytes.
 
-`{"version": 2, "packed": TEXT}`. The text is zlib's form, in Base64, of a JSON object. It has the plain form's fields,
-but columns in place of the objects by partition: consumers are numbered, and `assigned` and `moving` list partitions as
-ranges.
+`{"version": 2, "packed": TEXT}`. The text is Base64 of a JSON object that zlib has compressed. The object has the plain
+form's fields, but columns in place of the objects by partition. Consumers are numbered, and `assigned` and `moving`
+list partitions as ranges.
 """
 
 import zlib
@@ -15,7 +15,7 @@ from coordinator_tasks.core.text.partition_text import numbers, ranges
 
 PACKED_VERSION = 2
 MAX_UNPACKED_BYTES = 8_000_000
-"""A node of 200,000 partitions has fewer. A larger text is refused before it fills the memory."""
+"""Nodes of 200,000 partitions are smaller. A larger text is refused before it fills the memory."""
 _NAME = "packed"
 _BEGIN = dump(PACKED_VERSION, {_NAME: ""})[: -len(b'"}')]
 _COLUMNS = ("assignments", "since", "handoff", "incarnations")
@@ -44,14 +44,14 @@ def packed(body: Mapping[str, Any]) -> bytes:
 
 def wrapped(version: int, body: Mapping[str, Any]) -> bytes:
     """Return the bytes of a node with these fields packed."""
-    # The columns are numbers that hardly repeat: this strategy relies on frequent digits, and saves some 6 %.
+    # The columns are numbers that hardly repeat. This strategy uses frequent digits, and saves some 6 %.
     packer = zlib.compressobj(wbits=zlib.MAX_WBITS, memLevel=zlib.DEF_MEM_LEVEL, strategy=zlib.Z_FILTERED)
     deflated = packer.compress(dump(version, body)) + packer.flush()
     return dump(version, {_NAME: b64encode(deflated).decode()})
 
 
 def unpacked(fields: Fields) -> Fields:
-    """The fields of the plain form. Raises `Malformed` for a text that is too long, damaged, or not of this form."""
+    """Return the fields of the plain form. Raises `Malformed` for a text that is too long, damaged, or of another form."""
     inner = unwrapped(fields, PACKED_VERSION)
     names = inner.texts("consumers")
     assigned, moving = _partitions(inner, "assigned", "owners"), _partitions(inner, "moving", "givers")
@@ -79,12 +79,12 @@ def unwrapped(fields: Fields, version: int) -> Fields:
 
 
 def is_packed(fields: Fields) -> bool:
-    """Whether the object of a topic's node is of this form."""
+    """Return whether the object of a topic's node has the packed form."""
     return fields.number("version", default=1) == PACKED_VERSION
 
 
 def begins_packed(raw: bytes) -> bool:
-    """Return whether the bytes of a readable node are packed by `packed`; without reading them."""
+    """Return whether these bytes of a readable node were made by `packed`, without decoding them."""
     return raw.startswith(_BEGIN)
 
 
@@ -102,7 +102,7 @@ def _inflated(fields: Fields) -> bytes:
 
 
 def _partitions(fields: Fields, name: str, column: str) -> list[str]:
-    """The partitions of a text of ranges, as keys; as many as `column` has entries."""
+    """Return the partitions in a text of ranges, as keys. Their number equals the entries of `column`."""
     entries = len(_column(fields, column))
     try:
         found = numbers(fields.text(name), most=entries)
@@ -114,7 +114,7 @@ def _partitions(fields: Fields, name: str, column: str) -> list[str]:
 
 
 def _column(fields: Fields, name: str, entries: int | None = None) -> Sequence[Any]:
-    """Return a list; its entries are checked with the plain form."""
+    """Return a list. The plain form's reader checks the entries."""
     found = fields.data.get(name)
     if not isinstance(found, list) or entries not in (None, len(found)):
         raise fields.bad(name, f"is not a list{'' if entries is None else f' of {entries} entries'}")
@@ -122,7 +122,7 @@ def _column(fields: Fields, name: str, entries: int | None = None) -> Sequence[A
 
 
 def _named(fields: Fields, name: str, names: Sequence[str]) -> list[str]:
-    """Return the consumers named by a column of their numbers."""
+    """Return the consumers behind a column of their numbers."""
     found = _column(fields, name)
     if not all(type(one) is int and 0 <= one < len(names) for one in found):
         raise fields.bad(name, f"has another entry than a number from 0 to {len(names) - 1}")

@@ -1,4 +1,4 @@
-"""JSON objects as tables: a line for each field, with name, attribute, kind and default value."""
+"""JSON objects as tables: each field is a line with name, attribute, kind and default value."""
 
 from collections.abc import Callable, Mapping
 from operator import attrgetter
@@ -11,14 +11,14 @@ T = TypeVar("T")
 
 
 class FieldKind(NamedTuple):
-    """Reads a field of this kind by name from an object, and writes the value (`None` = unchanged)."""
+    """Reads a field of this kind by name from an object, and writes the value; unchanged if `write` is `None`."""
 
     read: Callable[[Fields, str], Any]
     write: Callable[[Any], Any] | None = None
 
 
 class Item(NamedTuple):
-    """A field, required without a `default`; `sparse`: only written if not empty."""
+    """A field. Without a `default` the field is required. A `sparse` field is written only if not empty."""
 
     attribute: str
     kind: FieldKind
@@ -39,7 +39,7 @@ class Shape(Generic[T]):
         self._sparse = [name for name, one in items.items() if one.sparse]
 
     def read(self, fields: Fields, **more: Any) -> T:
-        """Return the object; raises `Malformed`. `more`: attributes outside of the JSON."""
+        """Return the object; raises `Malformed`. `more`: attributes that are not in the JSON."""
         for name, attribute, read, default in self._reads:
             more[attribute] = read(fields, name) if default is MISSING or name in fields.data else default
         return self._made(**more)

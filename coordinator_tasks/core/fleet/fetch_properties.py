@@ -1,8 +1,8 @@
-"""The consumer properties that a topic may set: how records are fetched, and nothing else.
+"""The consumer properties that a topic may set; these only control fetching.
 
-ZooKeeper stores the properties in the clear, and every consumer of the topic passes them to the Kafka client. So only
-properties in this table are allowed, with values accepted by librdkafka; no address, login, file or group is included.
-Pure.
+ZooKeeper stores the properties in the clear, and every consumer of the topic passes them to the Kafka client. So a
+property has to be in this table and have a value accepted by librdkafka. The table has no address, login, file or
+group. Pure.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ JAVA_NAMES: Mapping[str, str] = {
 
 
 def checked(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties under librdkafka's names. Raises `Refused`, without the value of a forbidden property."""
+    """Return the properties under librdkafka's names. Raises `Refused`, and hides the value of a forbidden property."""
     for name, value in properties.items():
         problem = _problem(name, value)
         if problem:
@@ -41,7 +41,7 @@ def checked(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def usable(stored: Mapping[str, object]) -> dict[str, str]:
-    """Return the permitted stored properties under librdkafka's names; an older release stored others as well."""
+    """Return the permitted stored properties under librdkafka's names. An older release stored further properties."""
     found = {JAVA_NAMES.get(name, name): value for name, value in sorted(stored.items()) if not _problem(name, value)}
     return {name: str(value) for name, value in sorted(found.items())}
 
@@ -62,7 +62,7 @@ def _problem(name: str, value: object) -> str:
 
 
 def _number(value: object, most: int) -> int:
-    """Return the whole number in the text; -1 = not a whole number, or greater than `most`."""
+    """Return the whole number in the text; -1 if there is none or it is greater than `most`."""
     if not isinstance(value, str) or not value.isascii() or not value.isdigit() or len(value) > len(str(most)):
         return -1
     return int(value) if int(value) <= most else -1

@@ -1,9 +1,8 @@
-"""The number of consumers for a fleet, by measured rates. Pure: a decision with reasons follows from measurements, past
-decisions and limits.
+"""The number of consumers for a fleet, by measured rates. Pure: decisions follow from measurements, memory and limits.
 
 A partition needs its rate divided by the wanted utilisation, plus its lag divided by the time to catch up. A consumer's
-capacity is the measured read rate during a continuous backlog. Moving goes before growing, and growing is undone when
-throughput has not risen. Nothing is decided on old measurements, or while partitions or processes change.
+capacity is the measured read rate during a continuous backlog. Partitions move before the fleet grows. A growth without
+more throughput is undone. Nothing is decided on old measurements, or while partitions or processes change.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,16 +20,16 @@ MAX_CONSUMERS = 10_000
 MAX_KEPT = 50
 """Number of decisions kept."""
 MAX_MOVES = 5
-"""Moves of a decision; the next decision sees their effect."""
+"""Moves in one decision. The next decision sees their effect."""
 RISE = 0.25
-"""Share of the expected rise in throughput below which a growth is undone."""
+"""A growth is undone if throughput rises by less than this share of the expected rise."""
 BLOCKED_WINDOWS = 10
-"""Windows without a new growth after an undone one; each further undone growth of a day doubles the number."""
+"""Windows without a new growth after an undone growth. Each further undone growth of a day doubles the number."""
 REMEMBERED_S = 86_400.0
 STEP = 4
-"""A growth at most doubles the consumers, or adds this number if larger: the effect has to be seen first."""
+"""A growth doubles the consumers at most, or adds this number if larger. Its effect has to be seen first."""
 SLACK = 0.9
-"""A smaller fleet may need at most this share of the capacity, so that the fleet does not grow again at once."""
+"""Share of the capacity that a smaller fleet may need. The rest keeps the fleet from growing again at once."""
 
 
 class GrowthKind(StrEnum):
@@ -49,14 +48,14 @@ CHANGES = frozenset({GrowthKind.GROW, GrowthKind.SHRINK, GrowthKind.UNDO})
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """A person's limits for one fleet; times in seconds.
+    """A person's limits for one fleet. Times are in seconds.
 
-    - `least`, `most`: number of consumers; `spare`: consumers kept warm beyond the need.
+    - `least`, `most`: number of consumers. `spare`: consumers kept warm beyond the need.
     - `utilisation`: the share of a consumer's capacity that its partitions' rates may take, 0 < u <= 1.
-    - `catch_up_s`: time to read a backlog; `start_up_s`: time from a launch to the first read.
-    - `window_s`: time after the start-up until an effect is judged; `grow_pause_s`, `shrink_pause_s`: time between two
+    - `catch_up_s`: time to read a backlog. `start_up_s`: time from a launch to the first read.
+    - `window_s`: time after the start-up until an effect is judged. `grow_pause_s`, `shrink_pause_s`: time between two
       steps.
-    - `act` False = shadow mode: decisions are only reported.
+    - `act`: False means shadow mode, in which decisions are only reported.
     """
 
     least: int = 1
@@ -93,7 +92,7 @@ class Limits:
 class Load:
     """A partition: records/s written (`rate`) and read (`read`), and the lag in records.
 
-    `pin`: the consumer of the pin, empty = not pinned; `frozen`: the topic is frozen, so that moves do nothing.
+    `pin`: the pinned consumer, empty without a pin. `frozen`: whether the topic is frozen, so that moves do nothing.
     """
 
     topic: str
@@ -108,9 +107,9 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class GrowthObservation:
-    """One observation. `busy`: consumer → records/s read while the consumer had a backlog throughout.
+    """An observation of the fleet. `busy`: consumer → records/s read while the consumer always had a backlog.
 
-    `unsure`: why no decision is possible now (old measurements, an upgrade, an unfinished rebalance); empty = possible.
+    `unsure`: why no decision is possible now (old measurements, an upgrade, an unfinished rebalance), or empty.
     """
 
     now: float
@@ -130,7 +129,7 @@ class GrowthObservation:
 
 @dataclass(frozen=True, slots=True)
 class GrowthMove:
-    """A partition that has to move."""
+    """A partition, and the consumer it has to move to."""
 
     topic: str
     partition: int
@@ -140,9 +139,9 @@ class GrowthMove:
 
 @dataclass(frozen=True, slots=True)
 class GrowthDecision:
-    """A step at `at`: from `count` consumers to `desired`; `leaves`: consumers to drain for this step.
+    """A step at `at` from `count` consumers to `desired`. `leaves`: consumers to drain for this step.
 
-    `throughput`: records/s read at that time, `lag`: records. `acted` False = only reported.
+    `throughput`: records/s read at that time. `lag`: records. `acted`: False means that the decision is only reported.
     """
 
     kind: GrowthKind
@@ -171,9 +170,9 @@ class GrowthDecision:
 class Memory:
     """State kept between two observations.
 
-    `capacity`: records/s of a consumer, as measured while busy; 0 = never measured. `decisions`: real or reported
-    changes, oldest first. `wanted`: (time, consumers needed) pairs, from the first observation on; when a later need
-    equals or exceeds a pair, the pair is dropped.
+    `capacity`: records/s of a busy consumer; 0 if never measured. `decisions`: real or reported changes, oldest first.
+    `wanted`: (time, consumers needed) pairs, from the first observation on. A later need that equals or exceeds a pair
+    drops the pair.
     """
 
     capacity: float = 0.0
@@ -183,7 +182,7 @@ class Memory:
 
 
 def decide(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[GrowthDecision, Memory]:
-    """Return the decision and the next memory. Store a decision that acts in the same write as the action."""
+    """Return the decision and the next memory. Store a decision that acts in the same write as its action."""
     count = len(seen.consumers)
     if seen.unsure:
         return _kept(_said(GrowthKind.HOLD, seen, count, f"nothing is decided: {seen.unsure}"), memory)
@@ -237,14 +236,14 @@ def _decided(
 
 def _wanted(memory: Memory, now: float, desired: int) -> tuple[tuple[float, int], ...]:
     """Return the pairs needed to tell how long a smaller fleet has been enough."""
-    past = [one for one in memory.wanted if one[0] <= now]  # other times come from a clock that was ahead
+    past = [one for one in memory.wanted if one[0] <= now]  # a time in the future comes from a clock that was ahead
     return (*past[:1], *(one for one in past[1:] if one[1] > desired), (now, desired))
 
 
 def _capacity(limits: Limits, seen: GrowthObservation, memory: Memory) -> float:
     """Return the capacity of one consumer: the median of the busy consumers, smoothed over the observations.
 
-    The capacity does not fall while a growth is judged: where the sink is the limit, more consumers each read less.
+    The capacity does not fall while a growth is judged. At the sink's limit, each of more consumers reads less.
     """
     if not seen.busy:
         return memory.capacity
@@ -261,8 +260,8 @@ def _need(limits: Limits, one: Load) -> float:
 def _needs(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[list[float], dict[str, float]]:
     """Return the need of each free partition, at most one consumer's capacity, and the need bound to each owner.
 
-    The needs include the backlog until a new consumer reads. A partition pinned to an absent consumer counts as free:
-    the strategy places the partition.
+    The needs include the backlog that builds up until a new consumer reads. A partition pinned to an absent consumer
+    counts as free, because the strategy places it.
     """
     rates = sum(one.rate for one in seen.loads)
     grows_by = max(0.0, rates - len(seen.consumers) * memory.capacity) * limits.start_up_s / limits.catch_up_s
@@ -279,7 +278,7 @@ def _needs(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[lis
 
 
 def _movable(seen: GrowthObservation, memory: Memory) -> set[Load]:
-    """Return the partitions that may move: not frozen, and not pinned by a person."""
+    """Return the partitions that are neither frozen nor pinned by a person."""
     own = own_pins(memory.decisions)
     return {one for one in seen.loads if not one.frozen and one.pin in ("", own.get((one.topic, one.partition)))}
 
@@ -293,7 +292,7 @@ def _desired(limits: Limits, needs: Sequence[float], capacity: float) -> int:
 
 
 def _fits(needs: Sequence[float], count: int, capacity: float) -> bool:
-    """Return whether `count` consumers can share the needs: the largest need first, each to the least loaded consumer."""
+    """Return whether `count` consumers can share the needs. The largest need goes first, to the least loaded consumer."""
     loads = [0.0] * count
     heapify(loads)
     for one in sorted(needs, reverse=True):
@@ -302,7 +301,7 @@ def _fits(needs: Sequence[float], count: int, capacity: float) -> bool:
 
 
 def _undone(limits: Limits, seen: GrowthObservation, memory: Memory, needs: Sequence[float]) -> GrowthDecision | None:
-    """Return the way back from a growth without more throughput, once that can be judged; else `None`."""
+    """Return the way back from a growth without more throughput; `None` otherwise, or if it is too early to judge."""
     last = next((one for one in reversed(memory.decisions) if one.kind in CHANGES and one.acted), None)
     if last is None or last.kind is not GrowthKind.GROW or last.desired != len(seen.consumers):
         return None
@@ -311,7 +310,7 @@ def _undone(limits: Limits, seen: GrowthObservation, memory: Memory, needs: Sequ
     if not judged_at <= age < 2 * judged_at or sum(needs) <= last.count * memory.capacity:
         return None
     if 2 * len(seen.busy) < len(seen.consumers):
-        return None  # where the sink is the limit, most consumers have a backlog
+        return None  # at the sink's limit, most consumers have a backlog
     more = len(seen.consumers) - last.count
     hoped = last.throughput * (1 + RISE * more / max(1, last.count))
     if seen.throughput >= hoped:
@@ -325,7 +324,7 @@ def _undone(limits: Limits, seen: GrowthObservation, memory: Memory, needs: Sequ
 
 
 def _first_of_row(memory: Memory, last: GrowthDecision, judged_at: float) -> GrowthDecision:
-    """Return the first growth of a row in which each growth was decided before the previous growth could be judged."""
+    """Return the first growth of a row. In a row, each growth was decided before the previous growth could be judged."""
     for one in reversed(memory.decisions):
         if one.kind is GrowthKind.GROW and one.acted and one.desired == last.count and 0 < last.at - one.at < judged_at:
             last = one
@@ -379,7 +378,7 @@ def _fewer(
 
 
 def hot(seen: GrowthObservation, memory: Memory) -> tuple[Load, ...]:
-    """Return the partitions that need more than a consumer's capacity: more consumers cannot help."""
+    """Return the partitions that need more than a consumer's capacity. More consumers cannot help."""
     return tuple(one for one in seen.loads if memory.capacity and one.rate > memory.capacity)
 
 
@@ -407,7 +406,7 @@ def _bounded(limits: Limits, seen: GrowthObservation, count: int, outside: int, 
 
 
 def _left(kind: GrowthKind, seen: GrowthObservation, desired: int, why: str) -> GrowthDecision:
-    """Return the way to `desired` consumers, or as near as frozen topics allow."""
+    """Return the way to `desired` consumers, as near as frozen topics allow."""
     count = len(seen.consumers)
     leaves = _cheapest(seen, count - desired)
     if desired < count and not leaves:
@@ -419,7 +418,7 @@ def _left(kind: GrowthKind, seen: GrowthObservation, desired: int, why: str) -> 
 def _cheapest(seen: GrowthObservation, count: int) -> tuple[str, ...]:
     """Return at most `count` consumers to drain: least backlog first, then fewest and slowest partitions.
 
-    A consumer with partitions of a frozen topic is left out, because frozen partitions stay.
+    Frozen partitions stay, so consumers with such partitions are left out.
     """
     kept = {one.owner for one in seen.loads if one.frozen}
     costs = {one: (0.0, 0, 0.0) for one in seen.consumers if one not in kept}
@@ -431,15 +430,16 @@ def _cheapest(seen: GrowthObservation, count: int) -> tuple[str, ...]:
 
 
 def _due_moves(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[GrowthMove, ...]:
-    """Return the moves; empty while the effect of the last moves or of a change of size is not known yet."""
+    """Return the moves. Return none while the effect of the last moves or of a change of size is unknown."""
     settling = _recent(memory, seen.now, CHANGES, limits.start_up_s + limits.window_s)
     moving = _recent(memory, seen.now, {GrowthKind.MOVE}, limits.window_s)
     return () if settling or moving else _moves(limits, seen, memory)
 
 
 def _moves(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[GrowthMove, ...]:
-    """Return moves of movable partitions from overloaded consumers to consumers with room. A consumer keeps its last
-    partition.
+    """Return moves of movable partitions from overloaded consumers to consumers with room.
+
+    A consumer keeps its last partition.
     """
     capacity, moves, free = memory.capacity, list[GrowthMove](), _movable(seen, memory)
     needs_of: dict[str, dict[Load, float]] = {one: {} for one in seen.consumers}
@@ -472,8 +472,9 @@ def _moves(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[Gro
 
 
 def own_pins(decisions: Sequence[GrowthDecision]) -> dict[tuple[str, int], str]:
-    """Return (topic, partition) → consumer of the pins by moves since the last change of size, which removed earlier
-    pins.
+    """Return (topic, partition) → consumer for pins by moves.
+
+    A change of size removes earlier pins, so only later moves count.
     """
     pins: dict[tuple[str, int], str] = {}
     for past in decisions:
@@ -503,8 +504,9 @@ def _said(kind: GrowthKind, seen: GrowthObservation, desired: int, why: str) -> 
 
 
 def _kept(decision: GrowthDecision, memory: Memory) -> tuple[GrowthDecision, Memory]:
-    """Return the decision, and the memory with the decision; only a decision to change something joins the past
-    decisions.
+    """Return the decision, and the memory with the decision.
+
+    The memory keeps only decisions that change something.
     """
     past = memory.decisions
     if decision.kind not in (GrowthKind.HOLD, GrowthKind.CANNOT_HELP):

@@ -1,4 +1,4 @@
-"""Addresses of consumers' interfaces that may be asked. Pure."""
+"""Which addresses of consumers' interfaces may be asked. Pure."""
 
 from ipaddress import ip_address
 
@@ -9,7 +9,7 @@ PLAIN = (
 
 
 def is_plain(address: str) -> bool:
-    """Return whether data sent to the address, such as the status token, travels unencrypted."""
+    """Return whether data sent to the address, such as the status token, is unencrypted."""
     return not address.lower().startswith("https://")
 
 

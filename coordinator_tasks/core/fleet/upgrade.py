@@ -1,8 +1,8 @@
 """An upgrade of a fleet: the record, and the next step from observations. Pure.
 
-Consumers of the new version start beside the old ones without partitions. Then partitions move to the new consumers in
-steps. Each step is held for a time and judged. After the last step the old consumers leave. A failed step moves
-everything back.
+Consumers of the new version start beside the old consumers, without partitions. Then partitions move to the new
+consumers in steps. Each step is held for a time and judged. After the last step the old consumers leave. A failed step
+moves everything back.
 """
 
 import hashlib
@@ -20,8 +20,8 @@ BASELINE_S = 10.0
 CONFIRM_S = 10.0
 """Seconds that a failure has to last. Shared dependencies fail for both versions, but not in the same second."""
 MAX_EVENTS = 100
-_END_CHARS = 300  # of the reason of one consumer's end
-_RATE_DIGITS = 3  # a record has a rate for each partition, and has to fit into a write
+_END_CHARS = 300  # characters of the reason of one consumer's end
+_RATE_DIGITS = 3  # each partition has a rate, and the record has to fit into a write
 ByPartition: TypeAlias = Mapping[str, Mapping[int, float]]
 """Topic → partition → number."""
 
@@ -62,8 +62,8 @@ ENDURES = frozenset({UpgradePhase.STARTING, UpgradePhase.MOVING, UpgradePhase.HO
 class Rule:
     """When a step fails, judged by the moved partitions.
 
-    `max_lag_s`: upper bound of the lag in seconds; `max_errors`: errors of new consumers; `min_rate`: least share of
-    the same partition's former records per second, while records wait (0 = not judged). `call`: a site's own rule.
+    `max_lag_s`: upper bound of the lag in seconds. `max_errors`: errors of new consumers. `min_rate`: least share of a
+    partition's former records per second, while records wait; 0 means not judged. `call`: a site's own rule.
     """
 
     max_lag_s: float = 60.0
@@ -90,8 +90,9 @@ class UpgradeMark:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """An outage of a shared dependency since `at`, described by `text`. `over_at`: time of the recovery; 0 = still
-    away.
+    """An outage of a shared dependency since `at`, described by `text`.
+
+    `over_at`: time of the recovery; 0 while the outage lasts.
     """
 
     at: float
@@ -107,16 +108,16 @@ class Outage:
 class Upgrade:
     """`/upgrades/[APP]`: one upgrade of a fleet.
 
-    - `old`, `new`: the versions; `old_consumers`, `new_consumers`: the consumers of each version.
-    - `steps`: percent of each topic's partitions; `step`: the index of the present one.
+    - `old`, `new`: the versions. `old_consumers`, `new_consumers`: the consumers of each version.
+    - `steps`: percent of each topic's partitions. `step`: the index of the present step.
     - `chosen`: topic → partitions reserved for the new consumers.
-    - `hold_s`: how long a step is held; `patience_s`: time for consumers to start, and for partitions to move.
-    - `mark`: positions at the start of the measurement; `baseline`: records per second before the first move.
-    - `incarnations`: of the new consumers, when they had started, or when a person continued the upgrade.
-    - `outage`: why no step begins and none is judged; `None` = no outage. `suspected_at`: since when the present step
+    - `hold_s`: how long a step is held. `patience_s`: time for consumers to start, and for partitions to move.
+    - `mark`: positions at the start of the measurement. `baseline`: records per second before the first move.
+    - `incarnations`: the new consumers' incarnations when they had started, or when a person continued the upgrade.
+    - `outage`: why no step begins or is judged; `None` without an outage. `suspected_at`: since when the present step
       fails.
-    - `away_at`: when only new consumers first reported the sink as away, in this step; 0 = no report.
-    - `reason`: why the upgrade goes back; empty = forward. `paused`: why nothing is done; empty = not paused.
+    - `away_at`: when only new consumers first reported the sink as away, in this step; 0 without a report.
+    - `reason`: why the upgrade goes back; empty if it goes forward. `paused`: why nothing is done; empty if not paused.
     """
 
     app: str
@@ -171,9 +172,9 @@ class Upgrade:
 
 @dataclass(frozen=True, slots=True)
 class TopicSeen:
-    """A topic now. `owners`: partition → consumer; `apart`: partitions pinned by a person to other consumers.
+    """A topic now. `owners`: partition → consumer. `apart`: partitions pinned by a person to other consumers.
 
-    `paused`: partitions paused by a person; `split`: whether the topic's configuration has this upgrade's split;
+    `paused`: partitions paused by a person. `split`: whether the topic's configuration has this upgrade's split.
     `waits`: why the topic does not move, if known.
     """
 
@@ -187,10 +188,10 @@ class TopicSeen:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeObservation:
-    """The current observations. `registered`: consumer → incarnation; `wanted`: consumers in the fleet.
+    """The current observations. `registered`: consumer → incarnation. `wanted`: consumers in the fleet.
 
-    `topics`: managed topics of the upgrade. `positions`: as reported by the owners. `ended`: unregistered new consumer
-    → why its last process ended.
+    `topics`: managed topics of the upgrade. `positions`: positions reported by the owners. `ended`: unregistered new
+    consumer → why its last process ended.
     """
 
     now: float
@@ -204,9 +205,9 @@ class UpgradeObservation:
 def advanced(
     upgrade: Upgrade, seen: UpgradeObservation, failures: Collection[str] = (), outage: str = "", *, away: str = ""
 ) -> Upgrade:
-    """Return the upgrade after the next step; unchanged if the upgrade has to wait.
+    """Return the upgrade after the next step, or unchanged if it has to wait.
 
-    `failures`: why the rule is broken, in Holding; `outage`: the shared dependency that is away; `away`: a dependency
+    `failures`: why the rule is broken, in Holding. `outage`: the shared dependency that is away. `away`: a dependency
     reported as away only by new consumers. An `away` report counts as an outage for `patience_s` of each step; then a
     person decides.
     """
@@ -224,7 +225,7 @@ def advanced(
 
 
 def entered(upgrade: Upgrade, phase: UpgradePhase, now: float, text: str, **changes: object) -> Upgrade:
-    """Return the upgrade in another phase. Raises `ValueError` for a phase that does not follow."""
+    """Return the upgrade in another phase. Raises `ValueError` for a phase that may not follow."""
     if phase not in FOLLOWING[upgrade.phase]:
         raise ValueError(f"an upgrade does not go from {upgrade.phase} to {phase}")
     outage = upgrade.outage if phase in ENDURES else None
@@ -251,14 +252,14 @@ def paused(upgrade: Upgrade, now: float, why: str) -> Upgrade:
 
 
 def continued(upgrade: Upgrade, now: float, by: str, why: str = "") -> Upgrade:
-    """Return the upgrade, continued; measurements and waiting times begin again."""
+    """Return the upgrade, continued. Measurements and waiting times begin again."""
     again = replace(upgrade, paused="", since_at=now, mark=None, incarnations={})
     resumed = replace(again, outage=None, suspected_at=0.0, away_at=0.0)
     return noted(resumed, now, f"continued by {by}{because(why)}")
 
 
 def more(upgrade: Upgrade, seen: UpgradeObservation, percent: int) -> dict[str, tuple[int, ...]]:
-    """Return topic → partitions of a step: those of the step before, plus partitions of the old consumers."""
+    """Return topic → partitions of the next step: the present step's partitions, and more from the old consumers."""
     chosen = {}
     for topic, topic_seen in seen.topics.items():
         before = upgrade.chosen.get(topic, ())
@@ -269,7 +270,7 @@ def more(upgrade: Upgrade, seen: UpgradeObservation, percent: int) -> dict[str, 
 
 
 def _evenly(topic: str, owners: Mapping[int, str], count: int) -> list[int]:
-    """Return `count` of these partitions, chosen in turn from the owner with most partitions left."""
+    """Return `count` of these partitions. Each is taken from the owner with most partitions left."""
     left: dict[str, list[int]] = {}
     for partition in sorted(owners, key=lambda p: _lot(topic, p)):
         left.setdefault(owners[partition], []).append(partition)
@@ -364,7 +365,7 @@ def _holding(upgrade: Upgrade, seen: UpgradeObservation, failures: Collection[st
 
 
 def _suspected(upgrade: Upgrade, seen: UpgradeObservation, failures: Collection[str]) -> Upgrade:
-    """Return the upgrade with a failing or recovered step: everything goes back when the failure has lasted."""
+    """Return the upgrade after judging its step. A failure that has lasted moves everything back; a recovery clears it."""
     if not failures:
         return replace(upgrade, suspected_at=0.0)
     if not 0 < upgrade.suspected_at <= seen.now:
@@ -375,7 +376,7 @@ def _suspected(upgrade: Upgrade, seen: UpgradeObservation, failures: Collection[
 
 
 def _endures(upgrade: Upgrade) -> bool:
-    """Return whether an outage lasts, or its effects still count. Effects are judged only while a step is held."""
+    """Return whether an outage lasts, or its effects still count. Effects count only while a step is held."""
     before, judges = upgrade.outage, upgrade.phase is UpgradePhase.HOLDING and upgrade.mark is not None
     return before is not None and (judges or not before.over_at)
 
@@ -383,7 +384,7 @@ def _endures(upgrade: Upgrade) -> bool:
 def _endured(upgrade: Upgrade, seen: UpgradeObservation, failures: Collection[str], outage: str) -> Upgrade:
     """Return the upgrade with a beginning, lasting or finished outage.
 
-    Failures afterwards may be effects of the outage, for `patience_s`.
+    For `patience_s` after an outage, failures may be its effects.
     """
     now = seen.now
     before = upgrade.outage or Outage(now, outage, over_at=now)
@@ -447,7 +448,7 @@ _STEPS: Mapping[UpgradePhase, Callable[[Upgrade, UpgradeObservation, Collection[
 
 
 def _missing(consumers: Collection[str], seen: UpgradeObservation) -> list[str]:
-    """Return the fleet's wanted consumers without a registration; other consumers may have been drained by a person."""
+    """Return the wanted consumers without a registration. A person may have drained the fleet's other consumers."""
     return [consumer for consumer in consumers if consumer in seen.wanted and consumer not in seen.registered]
 
 
@@ -456,7 +457,7 @@ def _late(upgrade: Upgrade, seen: UpgradeObservation) -> bool:
 
 
 def _not_arrived(upgrade: Upgrade, seen: UpgradeObservation) -> dict[str, str]:
-    """Return topic → the chosen partitions without a new consumer, in words."""
+    """Return, in words, topic → the chosen partitions that no new consumer owns."""
     waiting = {}
     for topic, topic_seen in seen.topics.items():
         away = [

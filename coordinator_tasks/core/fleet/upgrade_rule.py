@@ -17,10 +17,10 @@ _NUMBER = re.compile("[0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """A moved partition without a pause. `None` = unknown.
+    """A moved partition without a pause. `None` means unknown.
 
-    `rate`: records processed per second since the step is held; `before`: the same before the first move. `lag_s`:
-    seconds to read the waiting records at the highest known rate: `rate`, `before` or the rate of writes.
+    `rate`: records processed per second since the step is held. `before`: records per second before the first move.
+    `lag_s`: seconds to read the waiting records at the highest of `rate`, `before` and the rate of writes.
     """
 
     consumer: str
@@ -32,9 +32,9 @@ class PartitionFacts:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """A rule's inputs. `partitions`: topic → partition → its facts; `errors`: sentences of new consumers.
+    """A rule's inputs. `partitions`: topic → partition → its facts. `errors`: sentences of new consumers.
 
-    `held_s`: how long the step has been held; `ends`: whether the holding time is over.
+    `held_s`: how long the step has been held. `ends`: whether the holding time is over.
     """
 
     app: str
@@ -47,7 +47,8 @@ class Facts:
 
 
 SiteRule: TypeAlias = Callable[[Facts], str]
-"""A site's own rule: why the step fails, in one line; empty = passed. Raises `BadRule` if the rule cannot decide."""
+"""A site's own rule. It returns why the step fails, in one line, or an empty text; raises `BadRule` if it cannot
+decide."""
 
 
 def facts_of(upgrade: Upgrade, seen: UpgradeObservation, answers: Mapping[str, Answer]) -> Facts:
@@ -70,7 +71,7 @@ def facts_of(upgrade: Upgrade, seen: UpgradeObservation, answers: Mapping[str, A
 
 
 def failures(upgrade: Upgrade, facts: Facts) -> tuple[str, ...]:
-    """Return why the built-in rule is broken, in sentences; empty = passed. Rates are judged when the step ends."""
+    """Return why the built-in rule is broken, in sentences; empty if passed. Rates are judged when the step ends."""
     rule, reasons = upgrade.rule, []
     if len(facts.errors) > rule.max_errors:
         allowed = f", and {counted(rule.max_errors, 'error')} may be" if rule.max_errors else ""
@@ -111,7 +112,7 @@ def _running(answer: Answer | None, topic: str, partition: int) -> RunningPartit
 
 
 def shared(upgrade: Upgrade, answers: Mapping[str, Answer]) -> tuple[str, ...]:
-    """Return what both new and old consumers report: errors of shared dependencies, not of a version."""
+    """Return the errors that both new and old consumers report. The cause is a shared dependency, not a version."""
     known = _of_old(upgrade, answers)
     reports = [(c, text) for c in upgrade.new_consumers for text in _told(answers.get(c), upgrade.topics)]
     return tuple(f"{c}: {text}" for c, text in reports if _alike(text) in known)
@@ -144,7 +145,7 @@ def _alike(text: str) -> str:
 
 
 def _errors(upgrade: Upgrade, seen: UpgradeObservation, answers: Mapping[str, Answer]) -> Iterator[str]:
-    """Yield the errors of the new consumers in the fleet. Other new consumers were drained by a person.
+    """Yield the errors of the new consumers in the fleet. A person has drained all other new consumers.
 
     A restart since the step is held counts as an error. Reports shared by an old consumer do not count.
     """

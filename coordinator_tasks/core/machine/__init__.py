@@ -1,1 +1,1 @@
-"""The topic's state machine: the next write, from what ZooKeeper stores and the consumers report."""
+"""The topic's state machine decides the next write, from ZooKeeper's state and the consumers' reports."""

@@ -1,7 +1,7 @@
 """Compare ZooKeeper's grants, the consumers' reports and Kafka's commits.
 
-Pure. A snapshot may catch a hand-off half-way. A deviation possible during a hand-off therefore counts only if a second
-snapshot, some seconds later, confirms the deviation; any other deviation counts at once.
+Pure. A snapshot may catch a hand-off half-way. So a deviation that is possible during a hand-off counts only if a
+second snapshot, some seconds later, confirms it. Any other deviation counts at once.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -30,7 +30,7 @@ from coordinator_tasks.core.text.partition_text import first, named, shown
 
 
 class FindingKind(StrEnum):
-    """Kinds of deviation. Each value is the error code, with a row in docs/errors.md."""
+    """Kinds of deviation. Each value is the error code. `docs/errors.md` has a row for each code."""
 
     TWO_OWNERS = "KPC-080"
     NO_OWNER = "KPC-081"
@@ -46,9 +46,8 @@ class FindingKind(StrEnum):
 
 
 ALARMS = frozenset({FindingKind.TWO_OWNERS, FindingKind.NO_OWNER, FindingKind.INTRUDER, FindingKind.STALE})
-"""Kinds that need a person's attention soon. The other kinds limit the audit's knowledge or are normal during an
-upgrade.
-"""
+"""Kinds that need a person's attention soon. The other kinds limit the audit's knowledge, or are normal during an
+upgrade."""
 MEND: Mapping[FindingKind, str] = {
     FindingKind.TWO_OWNERS: "isolate the consumer that ZooKeeper does not name, and end its process",
     FindingKind.NO_OWNER: "see with `topics` and `status` what is awaited; without a possible owner, start a consumer with a pipeline for the topic",
@@ -61,9 +60,9 @@ MEND: Mapping[FindingKind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """An observation of a partition (-1 = the whole group). `lasting`: counts only if two snapshots agree.
+    """An observation of a partition; -1 means the whole group. `lasting`: counts only if two snapshots agree.
 
-    `epochs`: under other epochs it is another deviation, because plans follow each other between the snapshots.
+    `epochs`: with other epochs it is another deviation, because a plan may come between the snapshots.
     """
 
     kind: FindingKind
@@ -76,7 +75,10 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A deviation and its remedy, for some partitions of a topic (empty = the group or a consumer)."""
+    """A deviation and its remedy, for some partitions of a topic.
+
+    Without partitions, it is about the group or a consumer.
+    """
 
     code: str
     topic: str
@@ -189,7 +191,7 @@ def _unread(view: TopicView, world: World, policy: Policy) -> Iterator[Trace]:
 
 
 def _of_unknown(view: TopicView, world: World) -> Iterator[Trace]:
-    """Yield partitions that wait for a consumer without a trace in ZooKeeper: a commit named the consumer as the owner."""
+    """Yield partitions that wait for a consumer without a trace in ZooKeeper. A commit names the consumer as the owner."""
     for consumer, partitions in (view.state.to_close if view.state is not None else {}).items():
         if not world.knows(consumer):
             text = (
@@ -239,7 +241,7 @@ def _of_runners(view: TopicView, node: TopicNode, runners: Mapping[int, list[_Ru
 
 
 def _may_run(view: TopicView, node: TopicNode, partition: int, one: _Runner) -> bool:
-    """Return whether ZooKeeper grants the partition to this incarnation, or still waits for the incarnation to close."""
+    """Return whether ZooKeeper grants the partition to this incarnation, or waits until the incarnation closes it."""
     if view.state is not None and partition in view.state.to_close.get(one.consumer, ()):
         return True
     entry = node.handoff.get(partition)
@@ -255,7 +257,7 @@ _LOST: Mapping[Presence, str] = {
 
 
 def _of_owners(view: TopicView, node: TopicNode, world: World, policy: Policy) -> Iterator[Trace]:
-    """Yield partitions with a lost or silent owner, and partitions not run by their owner."""
+    """Yield partitions with a lost or silent owner, and partitions that their owner does not run."""
     moving = moving_in(view) | unread(view, world, policy).keys()
     of_owner: dict[str, list[int]] = {}
     for partition, owner in node.assignments.items():
@@ -288,7 +290,7 @@ def _clock(at: float) -> str:
 
 
 def _word(owner: str, incarnation: int, topic: str, node: TopicNode, world: World) -> TopicStatus | str:
-    """Return the owner's status of the topic at the stored epoch, or a sentence with the reason why there is none."""
+    """Return the owner's status of the topic at the stored epoch, or else a sentence with the missing step."""
     status = world.status(owner)
     if status is None:
         return f"{owner}, its owner, is registered and does not answer"
@@ -303,7 +305,7 @@ def _word(owner: str, incarnation: int, topic: str, node: TopicNode, world: Worl
 
 
 def _of_committed(view: TopicView, node: TopicNode, world: World, cluster: str) -> Iterator[Trace]:
-    """Yield entries committed by other consumers, for partitions whose owner reports a committed start."""
+    """Yield foreign commits on partitions whose owner reports a committed start."""
     for partition, owner in node.assignments.items():
         said = topic_status(world.status(owner), view.topic)
         running = said.running.get(partition) if said is not None else None
@@ -317,9 +319,9 @@ def _of_committed(view: TopicView, node: TopicNode, world: World, cluster: str) 
 
 
 def _of_overwritten(partition: int, owner: str, found: Overwritten) -> Trace:
-    """Return the trace of an overwritten entry, which counts at once.
+    """Return the trace of an overwritten entry. It counts at once.
 
-    The owner notices each foreign entry and commits over the entry, so two snapshots would rarely both catch an entry.
+    The owner notices each foreign entry and commits again, so two snapshots would rarely both catch the entry.
     """
     if not found.epoch:
         text = f"{found.by or 'somebody'} without a token has committed it over {owner} within the last minutes"
@@ -376,8 +378,7 @@ def committers(topic: str, first: Mapping[int, Committed], second: Mapping[int, 
 
 
 def old_code(members: Mapping[str, Member], fleets: Collection[Fleet], release: str, attribute: str) -> list[Finding]:
-    """Return the consumers with a release other than the coordinator's, or with a code version other than their
-    fleet's.
+    """Return the consumers with another release than the coordinator's, or another code version than their fleet's.
 
     `attribute`: the registered attribute with the code version. Consumers under redeployment or upgrade are skipped.
     """
@@ -390,7 +391,7 @@ def old_code(members: Mapping[str, Member], fleets: Collection[Fleet], release: 
     }
     for consumer, member in sorted(members.items()):
         if member.problem:
-            continue  # only the id of an unreadable registration is known
+            continue  # an unreadable registration has only an id
         runs = f"release {member.release}" if member.release else "a release that does not say its number"
         if member.release != release:
             outdated.append(_old(consumer, f"{consumer} runs {runs}, and the coordinator release {release}"))

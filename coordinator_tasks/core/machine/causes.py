@@ -1,4 +1,4 @@
-"""Causes: why a topic is held, what triggers a plan and how the trigger is worded, and how long a plan settles."""
+"""Causes: why a topic is held, what triggers a plan, and how long a plan waits for settled membership."""
 
 import hashlib
 import json
@@ -40,7 +40,7 @@ _CONFIGURED = Cause(CauseKind.CONFIGURED)
 
 
 def hold(view: TopicView) -> str:
-    """Return why the topic must not be changed; empty if nothing holds the topic."""
+    """Return why the topic must not change; empty without a hold."""
     config = view.config
     if config.removed:
         return ""
@@ -56,13 +56,13 @@ def hold(view: TopicView) -> str:
 
 
 def recreated(topic: str, found: str, managed: str) -> tuple[str, str]:
-    """Return what is wrong with a topic with id `found` in Kafka and id `managed` in ZooKeeper, and the remedy."""
+    """Return the problem and the remedy of a topic whose id is `found` in Kafka but `managed` in ZooKeeper."""
     says = f"topic {topic} was recreated in Kafka (id {found}, managed is {managed}): offsets of the old one mean nothing for it"
     return says, "remove it here and add it again"
 
 
 def digest(view: TopicView, world: World, able: Mapping[str, int]) -> str:
-    """Return 16 hexadecimal digits over all inputs of a plan, apart from the incarnations of the targets."""
+    """Return 16 hexadecimal digits over all inputs of a plan, except the incarnations of the targets."""
     config = view.config
     counted = {c: world.members[c] for c in able} | restarts.away(view, world)
     members = {
@@ -82,7 +82,7 @@ def digest(view: TopicView, world: World, able: Mapping[str, int]) -> str:
     ]
     if held := sorted([c, restart.at] for c, restart in restarts.back(able, world).items() if restart.moves):
         parts.append(held)  # when the restart expires, the strategy decides again
-    if config.rollback is not None:  # no entry without a roll back, so that digests of earlier releases stay valid
+    if config.rollback is not None:  # digests without a roll back equal those of earlier releases
         parts.append([config.rollback.rebalance, config.rollback.at, sorted(config.rollback.assignments.items())])
     if config.split is not None:
         parts.append([config.split.app, sorted(config.split.consumers), sorted(config.split.partitions)])
@@ -123,10 +123,10 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
         held = bool(draft.assignments or draft.to_start or draft.handoff)
         return Due((Cause(CauseKind.REMOVED),)) if held or not node.removed else None
     current = digest(view, world, able)
-    # Every transition writes the node with the current configuration, but the digest stays that of the last plan. So
-    # the node is compared too.
+    # The node is compared too: every transition writes the node with the current configuration, but keeps the digest of
+    # the last plan.
     changed = (bool(state.planned) and current != state.planned) or configured(node) != configured(config)
-    # A removed or recreated topic runs nowhere, so do not wait for Stable.
+    # A removed or recreated topic runs nowhere. The plan does not wait for Stable.
     changed = changed or node.removed or node.topic_id != config.topic_id
     if config.frozen:
         return Due(_paused(view) or (_CONFIGURED,)) if changed else None
@@ -146,14 +146,14 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
 def _to_drain(world: World, draft: Draft) -> set[str]:
     """Return the draining consumers with partitions.
 
-    A consumer absent during the last plan has kept its partitions.
+    A consumer keeps partitions if it was absent during the last plan.
     """
     lives = (world.life(c, i) for c, i in _owners(draft))
     return {life.consumer for life in lives if life.draining is not None and life.registered}
 
 
 def reconfigured(view: TopicView) -> tuple[Cause, ...]:
-    """Return the changes of configuration unseen by consumers and without need of a plan."""
+    """Return the changes of configuration that consumers have not seen and that need no plan."""
     node, config = view.node, view.config
     if node is None or config.removed or node.topic_id != config.topic_id or configured(node) == configured(config):
         return ()
@@ -179,7 +179,7 @@ def _pinned(view: TopicView, able: Collection[str]) -> tuple[Cause, ...]:
 
 
 def _rolled_back(view: TopicView, able: Collection[str]) -> tuple[Cause, ...]:
-    """Return the roll back if partitions have to move for the roll back."""
+    """Return the roll back if it has to move partitions."""
     wanted, owners = view.config.rollback, view.node.assignments if view.node is not None else {}
     if wanted is None or all(
         owners.get(p) == consumer for p, consumer in wanted.assignments.items() if consumer in able
@@ -231,7 +231,8 @@ def _events(new: list[str], left: list[str], world: World) -> tuple[float, ...]:
 
 
 def settling(due: Due, world: World, policy: Policy) -> float:
-    """Return seconds until the plan may run: the last event is `settle_s` old, or the first one `settle_max_s`.
+    """Return seconds until the plan may run. It waits until the last event is `settle_s` or the first `settle_max_s`
+    old.
 
     An event more than `settle_max_s` ahead comes from another clock. The age of such an event is unknown, so the plan
     does not wait.
@@ -245,13 +246,13 @@ def settling(due: Due, world: World, policy: Policy) -> float:
 
 
 def absences(node: TopicNode, world: World, policy: Policy) -> str:
-    """Return the absent owners and what ends the wait for each, in words; empty if no owner is absent."""
+    """Return, in words, the absent owners and when each wait ends; empty if no owner is absent."""
     reasons = [(consumer, absence(consumer, incarnation, world, policy)) for consumer, incarnation in _owners(node)]
     return joined(f"{consumer}'s {text}" for consumer, text in reasons if text)
 
 
 def absent_for(node: TopicNode, world: World, policy: Policy, session_timeout_s: float) -> float | None:
-    """Return seconds until the first absent owner loses its partitions automatically; `None` if none will."""
+    """Return seconds until the first absent owner loses its partitions automatically; `None` if no owner does."""
     absent = [(c, i) for c, i in _owners(node) if presence(c, i, world, policy) is Presence.ABSENT]
     until = min((absent_until(c, i, world, policy, session_timeout_s) for c, i in absent), default=inf)
     return max(0.0, until - world.now) if until < inf else None
@@ -263,7 +264,7 @@ def _owners(of: TopicNode | Draft) -> list[tuple[str, int]]:
 
 
 def homeless(partitions: Collection[int], unowned: list[int]) -> str:
-    """Return the partitions that no live consumer may take, in words; empty if there are none."""
+    """Return, in words, the partitions that no live consumer may take; empty if there are none."""
     if not unowned:
         return ""
     which = "partitions" if len(unowned) == len(partitions) else f"{noun(unowned)} {shown(unowned)}"
@@ -271,7 +272,7 @@ def homeless(partitions: Collection[int], unowned: list[int]) -> str:
 
 
 def undrained(view: TopicView, world: World, draft: Draft) -> str:
-    """Return the draining consumers that keep partitions, with the reason, in words; empty if there are none."""
+    """Return, in words, the draining consumers that keep partitions, with the reason; empty if there are none."""
     why = "the topic is frozen" if view.config.frozen else "no other consumer is there that may take them"
     unknown = {*world.doubted, *world.unclear}
     kept = {
@@ -282,7 +283,7 @@ def undrained(view: TopicView, world: World, draft: Draft) -> str:
 
 
 def absence(consumer: str, incarnation: int, world: World, policy: Policy) -> str:
-    """Return why the partitions of an absent incarnation wait, in words; empty if the incarnation is not absent."""
+    """Return, in words, why the partitions of an absent incarnation wait; empty if the incarnation is not absent."""
     if presence(consumer, incarnation, world, policy) is not Presence.ABSENT:
         return ""
     life = world.life(consumer, incarnation)

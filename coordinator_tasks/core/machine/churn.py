@@ -11,9 +11,7 @@ from coordinator_tasks.core.machine.world import Policy, World
 from coordinator_tasks.core.model import Ending, IdClaim
 
 MAX_DOUBLINGS = 16
-"""Upper bound of back-off doublings. A claim may list any number of registrations, and a larger exponent overflows a
-float.
-"""
+"""Upper bound of back-off doublings. A claim may list any number of registrations, and a larger exponent overflows."""
 
 
 def recent(claim: IdClaim | None, now: float, policy: Policy) -> list[float]:
@@ -22,7 +20,7 @@ def recent(claim: IdClaim | None, now: float, policy: Policy) -> list[float]:
 
 
 def failed_in_a_row(claim: IdClaim) -> list[int]:
-    """Return the newest incarnations that ended with an error, back to the first other end; newest first."""
+    """Return the newest incarnations that ended with an error, newest first, up to the first other end."""
     failed: list[int] = []
     for incarnation in sorted(claim.ended, reverse=True):
         if incarnation not in claim.reasons:
@@ -32,7 +30,7 @@ def failed_in_a_row(claim: IdClaim) -> list[int]:
 
 
 def failures(claim: IdClaim | None, now: float, policy: Policy) -> list[float]:
-    """Return the times of failed ends in a row within the last `flap_window_s`; ends without a known time do not count."""
+    """Return the times of failed ends in a row within the last `flap_window_s`. Ends without a known time do not count."""
     times = (
         [claim.failed_at.get(incarnation, inf) for incarnation in failed_in_a_row(claim)] if claim is not None else []
     )
@@ -40,7 +38,7 @@ def failures(claim: IdClaim | None, now: float, policy: Policy) -> list[float]:
 
 
 def backoff_until(claim: IdClaim, now: float, policy: Policy) -> float:
-    """Return until when a flapping id gets no partitions (seconds since 1970); 0 = not flapping.
+    """Return when a flapping id gets partitions again, in seconds since 1970; 0 if the id does not flap.
 
     The pause doubles with each further registration, and with each further failed end in a row.
     """
@@ -50,7 +48,7 @@ def backoff_until(claim: IdClaim, now: float, policy: Policy) -> float:
 
 
 def why_flaps(consumer: str, world: World, policy: Policy) -> str:
-    """Return how the id flaps, in words: too many registrations or failed ends; empty if the id does not flap."""
+    """Return, in words, how the id flaps: too many registrations or failed ends; empty if the id does not flap."""
     claim, window = world.claims.get(consumer), f"within {policy.flap_window_s / 60:g} min"
     count = len(recent(claim, world.now, policy))
     if count >= policy.flap_registrations:
@@ -60,13 +58,13 @@ def why_flaps(consumer: str, world: World, policy: Policy) -> str:
 
 
 def unasked_end(consumer: str, incarnation: int, world: World, policy: Policy) -> bool:
-    """Return whether this incarnation was neither asked to drain nor asked to end, or the id flaps.
+    """Return whether nobody asked this incarnation to drain or to end, or the id flaps.
 
-    A clean leave counts as requested: a signal caused the leave.
+    A clean leave counts as requested, because a signal causes it.
     """
     life = world.life(consumer, incarnation)
     if life.isolation is not None:
-        return life.isolation.incarnation != 0  # a person means the id, the platform one incarnation
+        return life.isolation.incarnation != 0  # a person means the id; the platform means one incarnation
     if life.restart is not None or (life.draining is not None and life.draining.by != consumer):
         return False
     left = life.ending is Ending.LEFT and not life.reason
@@ -74,7 +72,7 @@ def unasked_end(consumer: str, incarnation: int, world: World, policy: Policy) -
 
 
 def unasked_start(consumer: str, world: World, policy: Policy) -> bool:
-    """Return whether this registered consumer is back after an unrequested end, or the id flaps."""
+    """Return whether this consumer is registered again after an unrequested end, or the id flaps."""
     claim = world.claims.get(consumer)
     if claim is None or len(recent(claim, world.now, policy)) < 2:
         return False

@@ -1,4 +1,4 @@
-"""Confirmations from the consumers' interfaces. Each is for one incarnation, generation and epoch."""
+"""Confirmations from the consumers' interfaces. Each confirmation is for one incarnation, generation and epoch."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,9 @@ from coordinator_tasks.core.text.partition_text import counted
 
 
 def _status(consumer: str, topic: str, node: TopicNode, epoch: int, world: World) -> TopicStatus | str:
-    """Return the consumer's status of the topic once `epoch` is acted on, else a sentence with the missing step."""
+    """Return the consumer's status of the topic once `epoch` is acted on; before, return a sentence with the missing
+    step.
+    """
     incarnation = node.incarnations.get(consumer, 0)
     answer = world.answers.get(consumer)
     if answer is None:
@@ -34,7 +36,7 @@ def _status(consumer: str, topic: str, node: TopicNode, epoch: int, world: World
 
 
 def why_not_closed(consumer: str, partition: int, topic: str, node: TopicNode, epoch: int, world: World) -> str:
-    """Return the missing step before this possible owner has closed the partition; empty if closed."""
+    """Return the step that this possible owner still has to do before the partition is closed; empty if closed."""
     status = _status(consumer, topic, node, epoch, world)
     if isinstance(status, str):
         return status
@@ -42,7 +44,7 @@ def why_not_closed(consumer: str, partition: int, topic: str, node: TopicNode, e
 
 
 def why_not_started(consumer: str, partition: int, topic: str, node: TopicNode, epoch: int, world: World) -> str:
-    """Return the missing step before the assignee has started the partition; empty if started."""
+    """Return the step that the assignee still has to do before the partition is started; empty if started."""
     status = _status(consumer, topic, node, epoch, world)
     if isinstance(status, str):
         return status
@@ -105,7 +107,7 @@ def waiting(view: TopicView, world: World) -> tuple[Reason, ...]:
 
 
 def blockers(view: TopicView, world: World) -> dict[str, str]:
-    """Return the consumers that delay the topic, each with the first missing confirmation."""
+    """Return the consumers that delay the topic, with the first missing confirmation of each."""
     node, state = view.node, view.state
     missing_by_consumer: dict[str, str] = {}
     if node is None or state is None:

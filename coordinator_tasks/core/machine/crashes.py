@@ -10,9 +10,9 @@ from coordinator_tasks.core.text.partition_text import counted
 
 @dataclass(frozen=True, slots=True)
 class Exits:
-    """`count` ends with an error in a row, the last one of `incarnation` for `reason`.
+    """`count` ends with an error in a row. The last was of `incarnation`, for `reason`.
 
-    `next_at`: the id gets no partitions before this time; 0 = no back-off.
+    `next_at`: when the id gets partitions again; 0 without a back-off.
     """
 
     count: int

@@ -35,7 +35,7 @@ from coordinator_tasks.core.text.partition_text import agreed, joined
 class Deciding:
     """One call of `decide` for a topic without a hold: the draft and the steps.
 
-    `plans` False: a plan for all partitions needs a person's approval first.
+    `plans`: False means that a plan for all partitions needs a person's approval first.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Deciding:
         self.state = view.state or TopicState(State.INITIAL)
         self.draft = draft or draft_of(view, world.fresh)
         self.relies_on: frozenset[str] = frozenset()
-        self.ended: Cause | None = None  # of a roll back, if this plan ends the roll back
+        self.ended: Cause | None = None  # the end of a roll back by this plan
 
     def run(self, steps: frozenset[Step]) -> Decision:
         decision = self._lost_or_unowned()
@@ -68,7 +68,7 @@ class Deciding:
     def drop_lost(self) -> tuple[set[int], frozenset[str]]:
         """Take all partitions from lost consumers, and pending closes and starts from awaited consumers.
 
-        Returns the changed partitions and the lost consumers.
+        Return the changed partitions and the lost consumers.
         """
         held, world, policy = self.draft.incarnations, self.world, self.policy
         known = {c: presence(c, i, world, policy) for c, i in held.items()}
@@ -93,7 +93,7 @@ class Deciding:
     def _reads_node(self, member: Member, *, owns: bool) -> bool:
         """Return whether the member's release can read the topic's node.
 
-        A release refuses a node with an unknown field and then keeps the present partitions.
+        A release refuses a node with an unknown field, and keeps the present partitions.
         """
         seeks = not self.draft.seeks or SEEKS in member.formats
         packed = PACKED in member.formats or not packing.needs_packing(self.view, self.policy)
@@ -112,9 +112,9 @@ class Deciding:
         if not touched and not self.draft.moves:
             return None
         found = causes.of_placement(self.view, self.world, self.draft, self.relies_on)
-        # Partitions returned after a planned restart were not shared among all consumers.
+        # Partitions that return after a planned restart were not shared among all consumers.
         restarted = restarts.back({c: able[c] for c in lost if c in able}, self.world)
-        # Plans have counted a consumer away without `moves`, so its return is no change of membership.
+        # A plan without `moves` counts the consumer as present, so its return does not change membership.
         same = {c: able[c] for c, one in restarted.items() if c in self.state.targets and not one.moves}
         kept = {c: i for c, i in self.state.targets.items() if c not in lost} | same
         counted = kept or {c: able[c] for c in restarted} or able
@@ -139,7 +139,9 @@ class Deciding:
             self.draft.move(partition, entry.taker)
 
     def _digest_if_whole(self, able: Mapping[str, int]) -> str:
-        """Return the plan's digest; empty if only partitions without an owner were placed and the others need a plan."""
+        """Return the plan's digest; empty if the plan only placed partitions without an owner and a plan for all is
+        due.
+        """
         placed = {move.partition for move in self.draft.moves}
         whole = self.draft.assignments.keys() | self.draft.handoff.keys() | self.draft.in_flight() <= placed
         return causes.digest(self.view, self.world, able) if whole else ""
@@ -183,7 +185,7 @@ class Deciding:
     def _goes_to_one_on_its_way_out(self, partition: int) -> bool:
         """Return whether the taker closes for a planned restart.
 
-        The taker does not own the partition yet, so other consumers get the partition when the taker ends.
+        The taker does not own the partition yet. So other consumers get the partition when the taker ends.
         """
         taker = self.draft.to_start.get(partition, "")
         return bool(self.world.life(taker, self.draft.incarnations.get(taker, 0)).kept_until)
@@ -205,7 +207,7 @@ class Deciding:
         return self.write(Signal.ALL_STARTED, self.state.causes, confirmed=confirmed, same_node=True)
 
     def _waiting(self) -> set[int]:
-        """Return the partitions whose start waits for a planned restart: the next process starts them, under a new
+        """Return the partitions whose start waits for a planned restart. The next process starts them, under a new
         epoch.
 
         Guarded partitions and partitions with a seek do not wait: guard and seek end with the confirmed start.
@@ -247,9 +249,9 @@ class Deciding:
         return replace(written, may_wait=True)
 
     def _is_noted(self, planned: str) -> bool:
-        """Return whether to note the digest of a plan without moves.
+        """Return whether to store the digest of a plan without moves.
 
-        Without a noted digest each check plans again, and changed loads never cause a plan.
+        Without the digest each check plans again, and changed loads never cause a plan.
         """
         if planned in ("", self.state.planned):
             return False
@@ -261,10 +263,10 @@ class Deciding:
         return self.write(signal_of_plan(self.draft), told) if told else None
 
     def _plain_again(self) -> Decision | None:
-        """Write a packed node in the plain form, for a registered consumer that reads only the plain form.
+        """Write a packed node in the plain form if a registered consumer reads only the plain form.
 
-        An isolated consumer is readmitted only after acting on the node. No plan includes an isolated consumer, so no
-        plan would write the plain form.
+        An isolated consumer is readmitted only after it has acted on the node. Plans leave isolated consumers out, so
+        no plan would write the plain form.
         """
         older = packing.read_plain_only(self.view, self.world)
         packed = self.view.packed and self.state.state is State.STABLE
@@ -273,9 +275,7 @@ class Deciding:
         return self.write(signal_of_plan(self.draft), (Cause(CauseKind.PLAIN, tuple(older)),))
 
     def _due(self, able: Mapping[str, int]) -> causes.Due | None:
-        """Return the trigger of a plan. An expired roll back is dropped from the configuration, and the expiry is a
-        trigger too.
-        """
+        """Return the trigger of a plan. An expired roll back leaves the configuration; its expiry is a trigger too."""
         config = self.view.config
         if config.rollback is not None and self.view.node is not None and not config.removed:
             self.ended = rollback.ended(config.rollback, able, self.world.now)
@@ -288,7 +288,7 @@ class Deciding:
         return replace(due, causes=(*due.causes, self.ended))
 
     def _leave_started(self) -> None:
-        """Let started partitions move in a plan although other partitions have not started yet."""
+        """Let a plan move started partitions although other partitions have not started yet."""
         node = self.view.node
         for partition, consumer in list(self.draft.to_start.items()):
             epoch = self.draft.epochs.get(partition)
@@ -298,7 +298,7 @@ class Deciding:
                 del self.draft.to_start[partition], self.draft.epochs[partition]
 
     def _may_drift(self, able: Mapping[str, int]) -> bool:
-        """Return whether to ask the strategy although the topic itself has not changed."""
+        """Return whether to ask the strategy about an unchanged topic."""
         config, settled = self.view.config, self.state.state is State.STABLE and self.view.node is not None
         if not settled or not able or config.frozen or config.removed or restarts.away(self.view, self.world):
             return False
@@ -318,7 +318,8 @@ class Deciding:
         planned = causes.digest(self.view, self.world, able) if complete else ""
         summary = self.draft.explanation.summary if self.draft.explanation is not None else ""
         cause = Cause(CauseKind.UNEVEN if shared else CauseKind.LOADS, why=summary)
-        # A plan over all topics follows a change that another topic's record already counts as requested or not.
+        # A plan over all topics follows a change in another topic. That topic's record already says whether the change
+        # was requested.
         written = self.write(signal_of_plan(self.draft), (cause,), targets=able, planned=planned, unasked=not shared)
         return replace(written, may_wait=True)
 
@@ -347,9 +348,9 @@ class Deciding:
         return unless_same(self.view.node, node_of(self.draft, self.view.config), True) is None
 
     def _restart(self) -> Decision | None:
-        """Tell owners again to start their idle partitions; in Starting only after half of `stuck_after_s`."""
+        """Order owners again to start their idle partitions. In Starting, wait for half of `stuck_after_s` first."""
         node, stable = self.view.node, self.state.state is State.STABLE
-        late = self.world.now - self.state.since_at >= self.policy.stuck_after_s / 2  # before a person is alerted
+        late = self.world.now - self.state.since_at >= self.policy.stuck_after_s / 2  # before a person is asked
         if node is None or not (stable or (late and self.state.state is State.STARTING)):
             return None
         restarts = dict(self.state.restarts)
@@ -371,7 +372,7 @@ class Deciding:
         return Decision(TopicOutcome.HELD, joined(tired.values()), blockers=tired) if tired and stable else None
 
     def _rest(self) -> Decision:
-        """Return a decision without a write, with what the topic waits for."""
+        """Return a decision without a write. Its reason says what the topic waits for."""
         missing = blockers(self.view, self.world)
         if missing:
             return Decision(TopicOutcome.WAITING, joined(missing.values()), blockers=missing)

@@ -1,4 +1,4 @@
-"""Decisions of `machine`: the next step of a topic, for the caller to perform."""
+"""Decisions of `machine`: the next step of a topic, which the caller performs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ ALL_STEPS = frozenset(Step)
 
 
 class TopicOutcome(StrEnum):
-    """How a step of a topic ends: in a decision, in the report of a task, and in a wait for confirmations.
+    """How a step of a topic ends: in a decision, in a task's report, and in a wait for confirmations.
 
-    `WRITTEN` in a decision, a preview and a wait: the step can be written now.
+    `WRITTEN` in a decision, a preview or a wait means that the step can be written now.
     """
 
     WRITTEN = "written"
@@ -34,19 +34,19 @@ class TopicOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The next step of a topic. With `WRITTEN`: the new state, its record, and the node if changed.
+    """The next step of a topic. `WRITTEN` comes with the new state, its record, and the node if changed.
 
-    - `relies_on`: consumers counted as closed without a confirmation; the versions of their `ids` and `directives`
+    - `relies_on`: consumers counted as closed without a confirmation. The versions of their `ids` and `directives`
       nodes guard the write.
     - `blockers`: consumer → the missing confirmation.
     - `wake_in_s`: seconds until the next check.
     - `explanation`: the strategy's reasons for its moves.
-    - `left_out`: sentences about wrong, and therefore ignored, consumers and offsets.
+    - `left_out`: sentences about consumers and offsets ignored because they are wrong.
     - `ends_rollback`: remove the roll back from the configuration.
-    - `pack_over`: pack the node above this number of bytes; `None` = never.
+    - `pack_over`: pack a node above this number of bytes; `None` means never.
     - `may_wait`: a plan for all partitions; without the plan every partition still has an owner.
     - `approval`: digest for a person's approval; empty if no approval is needed.
-    - `settled`: every partition is where it should be, and the reason says only this.
+    - `settled`: every partition is in its place, and the reason says only this.
     """
 
     outcome: TopicOutcome

@@ -1,12 +1,12 @@
 """The next topic node and state, as a draft: the rules for moving partitions.
 
 Rules (2 and 6 of the hand-off in the design):
-- Possible owners of a partition are the consumers in `toClose`, the taker of the hand-off and the assignee, without
-  lost consumers. A release of the present entry by the giver confirms the giver's close.
-- Without a possible owner, or with the new target as the only one, the partition is assigned at once. With exactly one
-  other possible owner, the partition is handed off. With several, all of them go into `toClose`, without a hand-off
-  (the barrier). A guarded partition goes through the barrier too: a survivor may still commit, and only the barrier's
-  start guards against such a commit.
+- Possible owners of a partition are the consumers in `toClose`, the taker of the hand-off and the assignee. Lost
+  consumers are no possible owners. A release of the present entry by the giver confirms the giver's close.
+- A partition is assigned at once if no other consumer than the new target is a possible owner. With one other possible
+  owner, the partition is handed off. With several, all of them go into `toClose`, without a hand-off (the barrier). A
+  guarded partition goes through the barrier too: a survivor may still commit, and only the barrier's start guards
+  against such a commit.
 - A partition is assigned to its target when its last possible owner is confirmed closed.
 """
 
@@ -32,11 +32,11 @@ from coordinator_tasks.core.protocol.holding import releases_entry
 
 @dataclass(slots=True)
 class Draft:
-    """Mutable draft; `epoch`: the epoch of the node being written. Made by `draft_of`, read by `node_of` and `label`.
+    """Mutable draft; `epoch`: the epoch of the new node. `draft_of` makes a draft, `node_of` and `label` read it.
 
     - `former`: partition → lost former owner.
     - `explanation`: the strategy's reasons for its moves.
-    - `kept`: the part of the explanation for the history, which has limited room.
+    - `kept`: the part of the explanation that fits into the history.
     """
 
     epoch: int
@@ -122,7 +122,7 @@ class Draft:
         self.moves.append(Move(partition, giver, taker, kind))
 
     def adopt(self, partition: int, consumer: str, since: int) -> None:
-        """Let the consumer keep the partition, held since that epoch, and wait for a confirmation."""
+        """Let the consumer keep the partition, held since this epoch, and wait for a confirmation."""
         self.assignments[partition] = self.to_start[partition] = consumer
         self.since[partition] = since
         self.epochs[partition] = self.epoch
@@ -145,9 +145,9 @@ class Draft:
         self.moves.append(Move(partition, owner, owner, MoveKind.RESTART))
 
     def seek(self, partition: int, offset: int) -> None:
-        """Let the partition continue at `offset`, where the present owner, or else the next owner, starts.
+        """Let the partition continue at `offset`. The present owner starts there, or else the next owner.
 
-        The caller makes sure that only the assignee may run the partition: another consumer could read on from before
+        The caller makes sure that only the assignee may run the partition. Another consumer could read on from before
         the seek.
         """
         self.seeks[partition] = Seek(offset, self.epoch)
@@ -170,11 +170,11 @@ class Draft:
         self.since[partition] = self.epochs[partition] = entry.epoch if entry is not None else self.epoch
 
     def drop_lost(self, lost: Collection[str], over: Collection[str], awaited: Collection[str] = ()) -> set[int]:
-        """Take everything from `lost` consumers (isolated or gone); returns the changed partitions.
+        """Take everything from `lost` consumers (isolated or gone). Return the changed partitions.
 
         The `awaited` consumers have ended as well, but their partitions wait for the next process. Only pending closes,
         and pending starts of partitions from other consumers, change. A partition is guarded unless the lost consumer
-        is in `over`: a consumer in `over` has no process left, any other consumer may still commit.
+        is in `over`. A consumer in `over` has no process left; any other consumer may still commit.
         """
         touched: set[int] = set()
         ended = {*lost, *awaited}
@@ -236,8 +236,8 @@ def draft_of(view: TopicView, fresh: str) -> Draft:
         draft.to_start = {p: c for c, ps in state.to_start.items() for p in ps}
         draft.epochs = dict(state.epochs)
     if node is not None:
-        # Guards and seeks end with the confirmed start, but the node is not rewritten at that moment. So drop finished
-        # guards and seeks here.
+        # Guards and seeks end with the confirmed start, which does not rewrite the node. So drop finished guards and
+        # seeks here.
         draft.guarded = {p for p in node.guarded if not draft.runs(p)}
         draft.seeks = {p: seek for p, seek in node.seeks.items() if not draft.runs(p)}
     return draft
@@ -276,7 +276,10 @@ def node_of(draft: Draft, config: TopicConfig) -> TopicNode:
 
 
 def unless_same(old: TopicNode | None, new: TopicNode, same: bool) -> TopicNode | None:
-    """Return `None` if the node need not be written: partitions (by `same`) and configuration are unchanged."""
+    """Return the new node, or `None` if no write is needed.
+
+    `same`: the partitions are unchanged. No write is needed if the configuration is unchanged too.
+    """
     if not same or old is None:
         return new
     # Finished seeks are dropped with the next write: no consumer waits for their removal.
@@ -285,7 +288,7 @@ def unless_same(old: TopicNode | None, new: TopicNode, same: bool) -> TopicNode 
 
 
 def _without_epoch(node: TopicNode) -> tuple[object, ...]:
-    """Return what consumers act on, without the epoch, the guards and the incarnations."""
+    """Return the part of the node that consumers act on, without epoch, guards and incarnations."""
     return (dict(node.assignments), dict(node.since), dict(node.handoff), *configured(node))
 
 

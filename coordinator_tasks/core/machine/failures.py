@@ -14,7 +14,7 @@ _MOST_CHARS = 100
 class CommonFailure:
     """The consumers and partitions behind one cause. `why`: the error; for an `away` sink, the oldest error.
 
-    `consumers`: sorted; `partitions`: topic → waiting partitions, sorted; `for_s`: seconds since the first failed try.
+    `consumers`: sorted. `partitions`: topic → waiting partitions, sorted. `for_s`: seconds since the first failed try.
     """
 
     why: str
@@ -35,7 +35,10 @@ class CommonFailure:
 
     @property
     def in_topic(self) -> str:
-        """Return the sentence beside the topic's name, without the error of a sink: `told` has one sentence for all topics."""
+        """Return the sentence beside the topic's name, without the error of a sink.
+
+        `told` has one sentence for all topics.
+        """
         sentence = self._sentence(", ".join(map(_named, self.partitions.values())))
         return sentence if self.away else f"{sentence}: {self.why}"
 
@@ -50,7 +53,7 @@ class CommonFailure:
 def failures_of(
     consumer: str, topic: str, owned: Collection[int], failures: Iterable[Failure]
 ) -> tuple[CommonFailure, ...]:
-    """Return a consumer's failures at its `owned` partitions of a topic; no owned partition = no failure."""
+    """Return a consumer's failures at its `owned` partitions of a topic; empty without owned partitions."""
     return tuple(
         CommonFailure(one.why, one.away, one.for_s, (consumer,), {topic: waiting})
         for one in failures
@@ -59,7 +62,7 @@ def failures_of(
 
 
 def cause_key(one: CommonFailure | Failure) -> str | None:
-    """Return the key of a cause: the text of the user's error; `None` for every unreachable sink."""
+    """Return the key of a cause: the text of the user's error. Return `None` for every unreachable sink."""
     return None if one.away else one.why
 
 

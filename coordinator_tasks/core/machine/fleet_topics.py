@@ -12,7 +12,7 @@ REMEDY = "give its topics as an argument, such as --topics=orders,clicks-.*"
 def named(arguments: Sequence[str]) -> tuple[str, ...]:
     """Return the topic names and patterns in an application's arguments.
 
-    Empty = none: the application then takes any topic, unless its code names some.
+    Without topics in the arguments, the application takes any topic, unless its code names some.
     """
     given: dict[str, list[str]] = {"--topics": [], "--pipeline": [], "--pattern": [], "--default": []}
     for place, argument in enumerate(arguments):
@@ -38,7 +38,7 @@ def _unnamed(fleet: Fleet) -> str:
 
 
 def conflicts(fleets: Collection[Fleet], managed: Collection[str]) -> dict[str, tuple[str, str]]:
-    """Return fleet → why the fleet takes a managed or named topic of another fleet, and the remedy."""
+    """Return fleet → why it may share a managed or named topic with another fleet, and the remedy."""
     lists = {fleet.app: named(fleet.arguments) for fleet in fleets if fleet.consumers}
     if len(lists) < 2:
         return {}

@@ -1,4 +1,4 @@
-"""An incarnation of a consumer, with everything stored and everything reported."""
+"""Everything stored and reported about one incarnation of a consumer."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -19,9 +19,9 @@ from coordinator_tasks.core.text.partition_text import because
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """An incarnation, with registration, claim, directive and answer of its id; `None` = absent.
+    """An incarnation, with registration, claim, directive and answer of its id; `None` means absent.
 
-    The properties describe this incarnation alone: facts about another incarnation of the id do not count. `now`: the
+    The properties describe this incarnation alone. Facts about another incarnation of the id do not count. `now`: the
     time for checking whether a planned restart has expired.
     """
 
@@ -43,7 +43,7 @@ class Life:
 
     @property
     def ending(self) -> Ending | None:
-        """Return how the incarnation's end is known; `None` = no end is known."""
+        """Return how the incarnation ended; `None` if no end is known."""
         return self.claim.ended.get(self.incarnation) if self.claim is not None else None
 
     @property
@@ -53,7 +53,7 @@ class Life:
 
     @property
     def isolation(self) -> Isolation | None:
-        """Return the incarnation's isolation, which holds until a readmission has removed the isolation."""
+        """Return the incarnation's isolation. A readmission removes the isolation."""
         stored = self.directive.isolation if self.directive is not None else None
         return stored if stored is not None and stored.incarnation in (0, self.incarnation) else None
 
@@ -77,9 +77,9 @@ class Life:
 
     @property
     def kept_until(self) -> float:
-        """Return until when the partitions wait for the id's next process, by a planned restart; 0 = no wait.
+        """Return until when a planned restart keeps the partitions for the id's next process; 0 without a wait.
 
-        The wait includes a registered consumer that closes for the restart or no longer answers.
+        They wait also for a registered consumer that closes for the restart or no longer answers.
         """
         restart = self.restart
         over = self._works or self.draining is not None or self._successor_is_ready
@@ -92,8 +92,9 @@ class Life:
 
     @property
     def _successor_is_ready(self) -> bool:
-        """Return whether another incarnation is registered with an interface that has answered, and so can take
-        partitions.
+        """Return whether another incarnation is registered and its interface has answered.
+
+        Such an incarnation can take partitions.
         """
         if self.member is None or self.registered:
             return False
@@ -112,9 +113,7 @@ class Life:
 
 
 def with_leave(directive: Directive, leave: Draining) -> Directive:
-    """Return the directive with the leave request from the consumer's own node: only the requesting incarnation may
-    end.
-    """
+    """Return the directive with the leave request of the consumer's own node. Only the requesting incarnation may end."""
     if not leave.incarnation:
         return directive  # only a person requests a draining of every incarnation
     if directive.draining is None or directive.draining.incarnation:
@@ -123,9 +122,9 @@ def with_leave(directive: Directive, leave: Draining) -> Directive:
 
 
 def interfaces(consumers: Iterable[str], members: Mapping[str, Member], claims: Mapping[str, IdClaim]) -> list[Member]:
-    """Return where to reach these consumers, in the given order; consumers without a known address are left out.
+    """Return where to reach these consumers, in the given order, without consumers whose address is unknown.
 
-    An unregistered consumer is reached at the last address: the consumer may have lost only ZooKeeper.
+    An unregistered consumer is reached at its last address: it may have lost only ZooKeeper.
     """
     targets = []
     for consumer in consumers:

@@ -36,7 +36,7 @@ def decide(
     *,
     plans: bool = True,
 ) -> Decision:
-    """Return the topic's next step; `plans` False = everything but a plan that may wait."""
+    """Return the topic's next step. `plans`: False leaves out plans that may wait."""
     world = _believed(view, world, policy)
     decision = _decide(view, world, policy, actor, steps, plans)
     left_out = first((*world.doubted.values(), *recovery.outliers(view, world), *world.unclear.values()))
@@ -72,7 +72,7 @@ def seek(
 ) -> Decision:
     """Let these partitions continue at these offsets, for the reasons in `plan`, without any other plan.
 
-    `WAIT` = not now: a moving partition, a lost owner or a recovery goes first.
+    Return a decision to `WAIT` while a partition moves, an owner is lost or a recovery is needed.
     """
     held = _why_held(view)
     if held or view.config.removed or view.node is None:
@@ -106,7 +106,7 @@ def seek(
 
 
 def explain(view: TopicView, world: World, policy: Policy) -> Explanation:
-    """Return why every partition is at its owner, and how the strategy would move partitions now. Raises `Refused`."""
+    """Return why each partition is at its owner, and how the strategy would move partitions now. Raises `Refused`."""
     world = _believed(view, world, policy)
     deciding = Deciding(view, world, policy, Actor("explain"))
     return deciding.planning(deciding.able()).why()
@@ -115,7 +115,7 @@ def explain(view: TopicView, world: World, policy: Policy) -> Explanation:
 def question(
     view: TopicView, world: World, policy: Policy, *, always: bool = False
 ) -> tuple[Mapping[int, str], PlanQuestion | None]:
-    """Return partition → owner or taker, and the question `decide` would ask the strategy; `None` = all partitions
+    """Return partition → owner or taker, and the question `decide` would ask the strategy; `None` if all partitions
     stay.
 
     `always`: ask as if a plan were due, like `explain`.
@@ -148,14 +148,14 @@ def able(view: TopicView, world: World, policy: Policy) -> dict[str, int]:
 
 
 def _used_up(view: TopicView) -> str:
-    """Return what is wrong if the next epoch would exceed the readable maximum; else an empty text."""
+    """Return what is wrong if the next epoch would exceed the readable maximum; empty otherwise."""
     if view.node is None or view.node.epoch < MAX_COUNT:
         return ""
     return f"epoch {view.node.epoch} of topic {view.topic} is the largest there is, which no plan leads to: correct its node"
 
 
 def _contradiction(view: TopicView) -> str:
-    """Return the contradiction between node and state, which were written together; empty if there is none."""
+    """Return a contradiction between node and state, which were written together; empty if there is none."""
     broken = invariants.of_topic(view.node, view.state) if view.node is not None and view.state is not None else []
     if not broken:
         return ""
@@ -179,7 +179,7 @@ def _recover(
     able = deciding.able()
     deciding.planning(able).place()
     # A consumer with an older generation, even an isolated consumer, must see a node that covers the older generation.
-    # Only then does the consumer confirm that nothing runs, so that a readmission is possible.
+    # Otherwise the consumer never confirms that nothing runs, and cannot be readmitted.
     if not deciding.draft.in_flight() and deciding.state.state is State.INITIAL:
         return Decision(TopicOutcome.WAITING, f"{cause}; no live consumer is there to take partitions")
     planned = "" if adopted else causes.digest(view, world, able)

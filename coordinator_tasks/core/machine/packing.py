@@ -1,4 +1,4 @@
-"""The form of a topic's node: packed only if every consumer that acts on the node reads the packed form."""
+"""The form of a topic's node. A node is packed only if every consumer that acts on it reads the packed form."""
 
 from collections.abc import Collection
 
@@ -14,10 +14,10 @@ _PACKED_CONSUMER_BYTES = 12  # plus its id
 
 
 def pack_over(view: TopicView, world: World, draft: Draft, policy: Policy) -> int | None:
-    """Return the number of bytes above which to pack the draft's node; `None` = write the plain form.
+    """Return the number of bytes above which to pack the draft's node; `None` means write the plain form.
 
     A registration lists the forms that a consumer reads. An unregistered owner reads the packed form if the stored node
-    is packed and names the owner: a node is packed only when all of its consumers can read the packed form.
+    is packed and names the owner, since a packed node implies that all of its consumers read the packed form.
     """
     if needs_packing(view, policy):
         return 0
@@ -37,7 +37,7 @@ def read_plain_only(view: TopicView, world: World) -> list[str]:
 def needs_packing(view: TopicView, policy: Policy) -> bool:
     """Return whether the stored node is packed and too large for the plain form.
 
-    Consumers that cannot read the packed form then get no partition of the topic.
+    Then a consumer that cannot read the packed form gets no partition of the topic.
     """
     if not view.packed or view.node is None:
         return False
@@ -46,8 +46,9 @@ def needs_packing(view: TopicView, policy: Policy) -> bool:
 
 
 def assigned_bytes(partitions: int, longest: int, consumers: Collection[str], over: int | None) -> int:
-    """Return the bytes that assigned partitions take in a node, with ids up to `longest` characters; `over`: see
-    `pack_over`.
+    """Return the bytes of assigned partitions in a node with ids up to `longest` characters.
+
+    `over`: the limit from `pack_over`.
     """
     plain = partitions * (longest + ENTRY_BYTES)
     if over is None or plain <= over:

@@ -28,7 +28,7 @@ _CONSUMER_LISTS = 7
 class Planning:
     """The strategy's answer for a draft, and the resulting moves.
 
-    `able`: consumer → incarnation, for consumers that may get partitions now.
+    `able`: consumer → incarnation of consumers that may get partitions now.
     """
 
     def __init__(self, draft: Draft, view: TopicView, world: World, policy: Policy, able: Mapping[str, int]) -> None:
@@ -45,9 +45,7 @@ class Planning:
         self._longest = max((len(c) for c in able), default=MAX_ID_BYTES)
 
     def placement(self) -> PlanQuestion | None:
-        """Return the question for partitions without a target; `None` without such partitions or without possible
-        consumers.
-        """
+        """Return the question for partitions without a target; `None` if there are none or no consumer may take them."""
         draft, able, fixed = self.draft, self.able, self._targets
         homeless = {p for p in self.view.partitions if p not in fixed}
         if self.view.config.removed or not able or not homeless:
@@ -56,7 +54,7 @@ class Planning:
         return self._question({p: c for p, c in draft.former.items() if c in able}, fixed | pins)
 
     def place(self) -> None:
-        """Give every partition without a target to one of the `able` consumers, if any, and move no other partition."""
+        """Give every partition without a target to one of the `able` consumers, if any. Move no other partition."""
         question = self.placement()
         if question is None:
             return
@@ -73,10 +71,10 @@ class Planning:
         return self._question({p: c for p, c in self.draft.assignments.items() if c in self.able}, self._fixed())
 
     def rebalance(self) -> bool:
-        """Move partitions to the strategy's targets; False if some moves have to wait for a further plan.
+        """Move partitions to the strategy's targets. Return False if some moves have to wait for a further plan.
 
         Partitions in flight stay unless their taker is draining. An absent owner without a proven end keeps its
-        partitions, and so does an owner under a planned restart until the owner is back.
+        partitions. So does an owner under a planned restart, until the owner is back.
         """
         if self.view.config.removed or self.view.config.frozen:
             return True
@@ -95,7 +93,7 @@ class Planning:
         return not flight and len(wanted) <= room
 
     def why(self) -> Explanation:
-        """Return why every partition is at its owner, and how the strategy would move partitions now. Changes nothing."""
+        """Return why every partition is at its owner, and how the strategy would move partitions now. Change nothing."""
         return explained(self._ask(self.rebalancing(), self._targets))
 
     def _move(self, partition: int, taker: str) -> None:
@@ -130,7 +128,7 @@ class Planning:
         return PlanQuestion(config.strategy, strategy, problem, of_sides, frozenset(on_its_side.keys() - fixed.keys()))
 
     def _ask(self, question: PlanQuestion, holders: Mapping[int, str]) -> SolvedProblem:
-        """Return the strategy's valid answer. Raises `Refused`."""
+        """Return the strategy's answer, checked. Raises `Refused`."""
         together = self.world.together
         shared = together.answer(question) if together is not None else None
         if shared is None:
@@ -154,7 +152,7 @@ class Planning:
         )
 
     def _explain(self, asked: SolvedProblem, limit_bytes: int, only: Collection[int] | None = None) -> None:
-        """Keep the strategy's reasons for its moves, at most `limit_bytes`; `only`: reasons for these partitions alone."""
+        """Keep the strategy's reasons for its moves, at most `limit_bytes`. `only`: reasons for these partitions alone."""
         draft = self.draft
         if not draft.moves:
             return
@@ -187,7 +185,7 @@ class Planning:
         return fixed | {p: target for p in self._flight() if (target := self.draft.target(p)) is not None}
 
     def _paused(self) -> dict[int, str]:
-        """Return paused partitions with their owners: moving an idle partition, there and back, would help no consumer."""
+        """Return paused partitions with their owners. No consumer would gain from moves of idle partitions."""
         config = self.view.config
         if config.split is not None or not shares(self.view, self.policy):
             return {}
@@ -205,7 +203,7 @@ class Planning:
     def _stop_leaving(self) -> None:
         """Let a consumer close its partitions if it was asked to end and no consumer can take over.
 
-        The partitions wait if another consumer is absent and may come back. A merely draining consumer keeps its
+        The partitions wait if another consumer is absent and may come back. A consumer that only drains keeps its
         partitions.
         """
         incarnations = self.draft.incarnations
@@ -223,24 +221,25 @@ class Planning:
         taken = packing.assigned_bytes(len(self.view.partitions), self._longest, self.able, over)
         taken += len(self.draft.in_flight()) * _START_BYTES
         taken += len(self.draft.handoff) * (_HANDOFF_BYTES + 2 * self._longest)
-        if self.view.config.rollback is not None:  # a plan that ends the roll back writes the configuration as well
+        if self.view.config.rollback is not None:  # a plan that ends the roll back also writes the configuration
             taken += len(self.view.config.pins) * (self._longest + ENTRY_BYTES)
         taken += len(self.able) * (_CONSUMER_LISTS * self._longest + _CONSUMER_BYTES)
         return self.policy.max_write_bytes - taken
 
     def _reasons_of(self, spare: int) -> int:
-        """Return how many of these bytes the reasons may take; 0 if there is hardly room for moves."""
+        """Return how many of these bytes the reasons may take; 0 if the moves hardly fit."""
         return max(0, min(self.policy.max_write_bytes // 50, spare - self.policy.max_write_bytes // 10))
 
     def _room(self, spare: int, each: int) -> int:
-        """Return how many more moves of `each` bytes fit in the transaction: at least 1, unless moves in flight fill
-        the room.
+        """Return how many more moves of `each` bytes fit in the transaction.
+
+        Return at least 1 unless moves in flight fill it.
         """
         return max(0 if self.draft.in_flight() else 1, (spare - self._reasons_of(spare)) // each)
 
 
 def stop_vanished(draft: Draft, view: TopicView) -> None:
-    """Close partitions that neither ZooKeeper nor Kafka lists: the topic was recreated with fewer partitions."""
+    """Close partitions that neither ZooKeeper nor Kafka lists. The topic was recreated with fewer partitions."""
     if view.description is None or view.config.removed or view.config.frozen:
         return
     known = range(max([view.description.partition_count - 1, *view.partitions], default=-1) + 1)
@@ -255,12 +254,12 @@ def finish(draft: Draft) -> None:
 
 
 def shares(view: TopicView, policy: Policy) -> bool:
-    """Return whether the topic's strategy plans all of its topics together."""
+    """Return whether the topic's strategy plans all of its topics jointly."""
     return isinstance(assignor(view.config.strategy, policy.strategies.known), Sharing)
 
 
 def patience_s(view: TopicView, policy: Policy) -> float | None:
-    """Return how long the topic has to be Stable before changed loads alone cause a plan; `None` = never."""
+    """Return how long the topic is Stable before changed loads alone cause a plan; `None` if they never do."""
     strategy: object = assignor(view.config.strategy, policy.strategies.known)
     return strategy.patience_s(view.config.parameters) if isinstance(strategy, Measuring) else None
 

@@ -1,4 +1,4 @@
-"""Presence: the only place that decides whether an incarnation may still run something.
+"""Presence: only this module decides whether an incarnation may still run something.
 
 A registered incarnation is never gone. Evidence counts per incarnation: facts about incarnation 3 do not apply to 4.
 """
@@ -29,7 +29,7 @@ _SAYS: Mapping[str, str] = {SEEKS: "that a partition is sent elsewhere", PROPERT
 
 
 def presence(consumer: str, incarnation: int, world: World, policy: Policy) -> Presence:
-    """Return the known presence of this incarnation; total."""
+    """Return the known presence of this incarnation; never raises."""
     life = world.life(consumer, incarnation)
     if life.isolation is not None:
         return Presence.ISOLATED
@@ -66,8 +66,8 @@ def is_leaving(consumer: str, incarnation: int, world: World) -> bool:
 def _may_rejoin(life: Life, world: World, policy: Policy) -> bool:
     """Return whether a dead consumer's partitions wait for the same id.
 
-    They wait for `rejoin_grace_s`, or until the planned restart expires. Partitions do not wait for a time noted by a
-    clock that was ahead, nor for a draining id: the next process of such an id gets no partitions.
+    They wait for `rejoin_grace_s`, or until the planned restart expires. Partitions do not wait if the end was noted by
+    a clock that was ahead, nor for a draining id: its next process gets no partitions.
     """
     if life.kept_until:
         return True
@@ -78,14 +78,14 @@ def _may_rejoin(life: Life, world: World, policy: Policy) -> bool:
 
 
 def absence_of(claim: IdClaim | None, incarnation: int, now: float) -> Absence | None:
-    """Return this incarnation's absence note; `None` if there is none, or the noting clock was ahead."""
+    """Return this incarnation's absence note; `None` without a note, or if the noting clock was ahead."""
     absence = claim.absence if claim is not None else None
     counts = absence is not None and absence.incarnation == incarnation and absence.since_at <= now
     return absence if counts else None
 
 
 def targets(topic: str, held: dict[str, int], world: World, policy: Policy) -> dict[str, int]:
-    """Return consumer → incarnation for consumers that may get partitions of the topic, sorted by id.
+    """Return consumer → incarnation of consumers that may get partitions of the topic, sorted by id.
 
     `held`: the incarnations with partitions now. A new incarnation is no target before its predecessor is lost.
     """
@@ -112,9 +112,9 @@ def subscribes(member: Member, topic: str) -> bool:
 
 
 def wants(topics: Sequence[str], topic: str) -> bool:
-    """Return whether a list includes the topic: empty = any, else a name or a regular expression for the full name.
+    """Return whether the list includes the topic: by name, or by a regular expression for the full name.
 
-    Kafka's internal topics match only by name.
+    An empty list includes every topic except Kafka's internal topics, which match only by name.
     """
     if topic in KAFKAS_OWN:
         return topic in topics
@@ -122,7 +122,9 @@ def wants(topics: Sequence[str], topic: str) -> bool:
 
 
 def who_cannot_read(format_name: str, topic: str, members: Mapping[str, Member], holders: Collection[str] = ()) -> str:
-    """Return the registered consumers that would refuse a node with this field and hold; empty if none would."""
+    """Return, in words, the registered consumers that would refuse a node with this field, and hold; empty if none
+    would.
+    """
     for consumer, member in sorted(members.items()):
         reads = format_name in member.formats or member.problem
         if not reads and (consumer in holders or subscribes(member, topic)):
@@ -134,8 +136,9 @@ def who_cannot_read(format_name: str, topic: str, members: Mapping[str, Member],
 
 
 def _not_yet(life: Life) -> bool:
-    """Return whether the interface has never answered. Without answers a start cannot be confirmed, so the consumer
-    gets no partition.
+    """Return whether the interface has never answered.
+
+    A silent consumer cannot confirm a start, so it gets no partition.
     """
     return not life.answers and (life.claim is None or life.claim.answered != life.incarnation)
 
@@ -157,11 +160,11 @@ def note_absence(
 ) -> tuple[Absence | None, bool]:
     """Return the new absence note of an incarnation, and whether the incarnation is now known to be gone.
 
-    The incarnation was asked at `asked_at`, when no longer registered; at `now` the time to answer is over.
+    The incarnation was asked at `asked_at`, when no longer registered. At `now` the time to answer is over.
 
-    Gone = the consumer's own address, which had answered before, has refused for a session time-out. A note with a
-    future time comes from a clock that jumped. Such a note would delay the end until its time, so a new note replaces
-    it.
+    The incarnation is gone once the consumer's own address, which had answered before, has refused for a session
+    time-out. A note with a future time comes from a clock that jumped. Such a note would delay the end, so a new note
+    replaces it.
     """
     if isinstance(answer, ConsumerStatus) and answer.incarnation == incarnation:
         return None, False
@@ -183,9 +186,10 @@ def _proves(claim: IdClaim, incarnation: int, answer: Answer | None, same_boot: 
 
 
 def _refused_before(claim: IdClaim, incarnation: int, since_at: float, session_timeout_s: float) -> float:
-    """Return the time of the first refusal before the registration expired at `since_at`; 0 = does not count.
+    """Return the time of the first refusal before the registration expired at `since_at`; 0 if the refusal does not
+    count.
 
-    A session outlives the process by a time-out, rounded up by ZooKeeper. A consumer registered for more than two
+    A session outlives the process by a time-out, which ZooKeeper rounds up. A consumer registered for more than two
     time-outs was alive while the address refused.
     """
     counts = claim.registered == incarnation and 0 < since_at - claim.refused_at <= 2 * session_timeout_s
@@ -193,16 +197,17 @@ def _refused_before(claim: IdClaim, incarnation: int, since_at: float, session_t
 
 
 def note_refusal(claim: IdClaim, member: Member, answer: Answer | None, same_boot: bool, now: float) -> float:
-    """Return since when the address of this registered consumer has refused connections; 0 = no refusal."""
+    """Return since when the address of this registered consumer has refused connections; 0 without a refusal."""
     counts = member.incarnation == claim.registered and _proves(claim, claim.registered, answer, same_boot)
     return min(claim.refused_at or now, now) if counts else 0.0
 
 
 def absent_until(consumer: str, incarnation: int, world: World, policy: Policy, session_timeout_s: float) -> float:
-    """Return until when an absent incarnation's partitions wait without a report; infinite = until a report arrives.
+    """Return until when an absent incarnation's partitions wait without a report; infinite if only a report ends the
+    wait.
 
-    With a known end: until the id's waiting time is over. Otherwise until refusals prove the end, or the platform
-    isolates the incarnation.
+    With a known end, they wait until the id's waiting time is over. Otherwise they wait until refusals prove the end,
+    or the platform isolates the incarnation.
     """
     life = world.life(consumer, incarnation)
     noted = life.claim.absence if life.claim is not None else None

@@ -9,8 +9,9 @@ from coordinator_tasks.core.assignors import Assignor, Problem, is_partial, vali
 
 @dataclass(frozen=True, slots=True)
 class PlanQuestion:
-    """`sides`: the problem itself, or a problem for each side of an upgrade. `kept`: partitions that stay only for the
-    upgrade.
+    """A topic's question. `sides`: the problem, or a problem for each side of an upgrade.
+
+    `kept`: partitions that stay only because of the upgrade.
     """
 
     name: str
@@ -32,7 +33,7 @@ class PlanQuestion:
         return owners
 
     def beside(self, loads: Mapping[str, int], carried: Mapping[str, float]) -> "PlanQuestion":
-        """Return the same question with other loads of other topics."""
+        """Return the same question with new loads of the other topics."""
         whole = {m: carried.get(m, 0.0) for m in self.problem.members}
         sides = [replace(side, loads=loads, carried={m: whole[m] for m in side.members}) for side in self.sides]
         return replace(self, problem=replace(self.problem, loads=loads, carried=whole), sides=tuple(sides))
@@ -40,10 +41,10 @@ class PlanQuestion:
 
 @dataclass(frozen=True, slots=True)
 class SharedAnswer:
-    """The answer to a question; the loads of other topics may differ from those of the original question.
+    """The answer to a question. The loads of other topics may differ from the loads in the question.
 
-    `before`, `after`: member → partitions of all topics shared by number; empty = there is no other such topic.
-    `inputs`: a digest of the questions of all other topics.
+    `before`, `after`: member → partitions of all topics shared by number; empty without another such topic. `inputs`: a
+    digest of the questions of all other topics.
     """
 
     question: PlanQuestion
@@ -54,10 +55,10 @@ class SharedAnswer:
 
 
 class Together(Protocol):
-    """The plan of all topics as one."""
+    """The joint plan of all topics."""
 
     def answer(self, question: PlanQuestion) -> SharedAnswer | None:
-        """Return the answer; `None` = not the question expected from the topic. Raises `Refused`."""
+        """Return the answer; `None` if this is not the topic's expected question. Raises `Refused`."""
 
     def moves(self, topic: str) -> bool:
         """Return whether the plan moves partitions of this topic."""

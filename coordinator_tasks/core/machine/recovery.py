@@ -38,7 +38,7 @@ _SHOWN = 10  # largest number of sentences about single partitions
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """A recovery. In `draft`, every partition that may run has an owner; write the draft once `blockers` is empty.
+    """A recovery. In `draft`, every partition that may run has an owner. Write the draft once `blockers` is empty.
 
     `blockers`: consumer, or `kafka` or `partitions` → the missing answer. `objectors`: consumers with answers that
     contradict the stored node.
@@ -51,7 +51,7 @@ class Recovery:
 
 
 class _Acted(NamedTuple):
-    """A consumer with an acted node of the topic, and the consumer's answer."""
+    """A consumer that has acted on a node of the topic, and the consumer's answer."""
 
     consumer: str
     incarnation: int
@@ -68,10 +68,9 @@ class _Commit:
 
 @dataclass(frozen=True, slots=True)
 class _Holding:
-    """A consumer may run a partition, since this epoch (0 = unknown).
+    """A consumer may run a partition since this epoch; 0 means unknown.
 
-    `running`: the epoch of the holding under which the partition runs and is not about to close; 0 = not running, or
-    not asked.
+    `running`: the epoch of the holding under which the partition runs and stays; 0 if it does not run, or is not asked.
     """
 
     epoch: int
@@ -99,15 +98,15 @@ def needed(view: TopicView, world: World) -> Recovery | None:
     if node is not None:
         draft.guarded = set(node.guarded)
         if node.topic_id == view.config.topic_id:
-            # Without the state, the confirmed starts are unknown. The running holding and the commits of a seek's owner
-            # tell.
+            # Without the state, the confirmed starts are unknown. The running
+            # holding and the commits of a seek's owner show whether the seek is done.
             draft.seeks = dict(node.seeks) if view.state is None else draft_of(view, world.fresh).seeks
     _adopt(draft, view, world, commits)
     return Recovery(cause, draft, _blockers(view, world, old + newest > 0), frozenset(objections))
 
 
 def doubted(view: TopicView, world: World, policy: Policy) -> dict[str, str]:
-    """Return consumer → why the answer on this topic does not count: impossible, or the cause of too many recoveries."""
+    """Return consumer → why its answer on this topic does not count: it is impossible, or caused too many recoveries."""
     stored, reasons = _stored(view), dict[str, str]()
     for consumer, times in noted(view, world, policy).items():
         if len(times) >= policy.flap_registrations:
@@ -145,7 +144,7 @@ def outliers(view: TopicView, world: World) -> tuple[str, ...]:
 def noted(
     view: TopicView, world: World, policy: Policy, objectors: Collection[str] = ()
 ) -> dict[str, tuple[float, ...]]:
-    """Return consumer → times of the recoveries caused by answers of this consumer, including now.
+    """Return consumer → times of the recoveries that its answers caused, including now.
 
     A consumer is forgotten once its answer agrees and the last time is `flap_window_s` ago.
     """
@@ -162,7 +161,7 @@ def noted(
 
 
 def _stored(view: TopicView) -> int:
-    """Return the node's epoch; 0 = no node."""
+    """Return the node's epoch; 0 without a node."""
     return view.node.epoch if view.node is not None else 0
 
 
@@ -174,7 +173,7 @@ def _missing(view: TopicView, newest: int) -> Cause:
 
 
 def _acted(topic: str, world: World) -> Iterator[_Acted]:
-    """Yield consumers that have acted on the topic, by name."""
+    """Yield the consumers that have acted on the topic, by name."""
     for consumer in sorted(world.answers):
         status = world.status(consumer)
         if status is not None and topic in status.topics and status.topics[topic].acted_epoch > 0:
@@ -188,7 +187,7 @@ def _newest(status: TopicStatus) -> int:
 
 
 def _commits(view: TopicView, world: World) -> dict[int, _Commit]:
-    """Return partition → last commit, if made by an owner of this very topic."""
+    """Return partition → last commit, if an owner of this topic id made the commit."""
     entries = {p: credible(entry, _stored(view)) for p, entry in (world.committed or {}).items()}
     return {
         p: _Commit(entry.owner, entry.token)
@@ -198,7 +197,7 @@ def _commits(view: TopicView, world: World) -> dict[int, _Commit]:
 
 
 def _objections(view: TopicView, world: World) -> dict[str, Cause]:
-    """Return consumer → how the answer contradicts the stored node; ignored answers are left out."""
+    """Return consumer → how its answer contradicts the stored node, without ignored answers."""
     node = view.node
     if node is None:
         return {}
@@ -243,7 +242,7 @@ def _given_out_twice(node: TopicNode, consumer: str, status: TopicStatus, own: M
     """Return how the answer proves that the node's epoch was given out twice; `None` if there is no proof."""
     if node.removed or (status.generation, status.acted_epoch) != (node.generation, node.epoch):
         return None
-    # A consumer without partitions may still see an isolation that has been lifted.
+    # Even a consumer without partitions may see an isolation that has been lifted.
     if status.held and status.held != own:
         return Cause(
             CauseKind.RESTORED, why=f"{consumer} has acted on another epoch {node.epoch} than the one that is stored"
@@ -279,7 +278,7 @@ def _of_commits(node: TopicNode, commits: Mapping[int, _Commit], world: World) -
 
 
 def _bars(node: TopicNode | None, partition: int, token: Token) -> bool:
-    """Return whether the commit of a survivor, which did not answer, fences the owner named by the node."""
+    """Return whether a silent survivor's commit fences the owner that the node names."""
     if node is None or token.generation == node.generation or partition not in node.since:
         return False
     return node.since[partition] <= token.epoch and node.supersedes.get(token.generation, -1) < token.epoch
@@ -297,13 +296,13 @@ def _blockers(view: TopicView, world: World, older_life: bool) -> dict[str, str]
         return {"kafka": "the brokers do not say what is committed"}
     if not older_life:
         return {}
-    if not view.config.removed:  # a removed topic stops everywhere, whatever topic has its name in Kafka now
+    if not view.config.removed:  # a removed topic stops everywhere, even if Kafka has a new topic of its name
         if view.description is None:
             return {"kafka": "the brokers do not say how many partitions there are"}
         count = view.description.partition_count
         if len(view.partitions) < count:
-            # Only a running partition keeps its token: its own commits would fence a restart under an old epoch. By
-            # answer or node, a newer holding may have begun since the consumer was asked.
+            # Only a running partition keeps its token, because its own commits would fence a restart under an old
+            # epoch. A newer holding may have begun since the consumer was asked.
             return {"partitions": f"{len(view.partitions)} of {count} partitions of the topic are listed so far"}
     silent = [c for c in sorted(world.members) if world.status(c) is None]
     excused = {c for c in silent if is_isolated(c, world.members[c].incarnation, world)}
@@ -311,7 +310,7 @@ def _blockers(view: TopicView, world: World, older_life: bool) -> dict[str, str]
 
 
 def _adopt(draft: Draft, view: TopicView, world: World, commits: Mapping[int, _Commit]) -> None:
-    """Enter the only possible owner of each partition; with several possible owners, all of them close first."""
+    """Let the only possible owner adopt its partition. If a partition has several possible owners, all close it first."""
     by_node, by_answer = _by_node(view), _by_answer(view.topic, world, _stored(view))
     for partition in view.partitions:
         stored, said = by_node.get(partition, {}), by_answer.get(partition, {})
@@ -325,7 +324,7 @@ def _adopt(draft: Draft, view: TopicView, world: World, commits: Mapping[int, _C
             draft.incarnations[consumer] = max(one.incarnation, draft.incarnations.get(consumer, 0))
         if len(holders) == 1:
             ((consumer, one),) = holders.items()
-            # By answer or node, a newer holding may have begun since the consumer was asked.
+            # A newer holding may have begun since the consumer was asked.
             newest = max(one.epoch, committed, stored[consumer].epoch if consumer in stored else 0)
             seek = draft.seeks.get(partition)
             begun = seek is None or one.running >= seek.epoch
@@ -339,14 +338,14 @@ def _adopt(draft: Draft, view: TopicView, world: World, commits: Mapping[int, _C
 
 
 def _by_answer(topic: str, world: World, stored: int) -> dict[int, dict[str, _Holding]]:
-    """Return partition → consumer → the reported holding, running or about to start."""
+    """Return partition → consumer → the reported holding, which runs or is about to start."""
     holdings: dict[int, dict[str, _Holding]] = {}
     for consumer, incarnation, status in _acted(topic, world):
         for partition in status.held.keys() | status.running.keys():
             active = status.running.get(partition)
             runs = active.token.epoch if active is not None else 0
             epoch = max(runs, status.held.get(partition, 0))
-            # An implausible epoch does not count, but the consumer may run the partition.
+            # An impossible epoch does not count, but the consumer may run the partition.
             known = 0 if is_far_ahead(epoch, stored) else epoch
             running = 0 if active is None or active.closing or is_far_ahead(runs, stored) else runs
             holdings.setdefault(partition, {})[consumer] = _Holding(known, incarnation, running)
@@ -354,7 +353,7 @@ def _by_answer(topic: str, world: World, stored: int) -> dict[int, dict[str, _Ho
 
 
 def _by_node(view: TopicView) -> dict[int, dict[str, _Holding]]:
-    """Return partition → consumer → the holding by the stored node and state."""
+    """Return partition → consumer → the holding that the stored node and state give."""
     node, holdings = view.node, dict[int, dict[str, _Holding]]()
     if node is None:
         return holdings
@@ -375,7 +374,10 @@ def _by_node(view: TopicView) -> dict[int, dict[str, _Holding]]:
 
 
 def _last_owner(commit: _Commit, world: World) -> dict[str, _Holding]:
-    """Return the consumer of the last commit; empty if the same incarnation answers and so reports what runs."""
+    """Return the consumer of the last commit.
+
+    Return nothing if the same incarnation answers: its answer says what runs.
+    """
     status = world.status(commit.owner)
     if status is not None and status.incarnation == commit.token.incarnation:
         return {}

@@ -1,4 +1,4 @@
-"""Planned restarts: a consumer gets the former partitions back if the next process starts in time. Pure."""
+"""Planned restarts: a consumer gets its former partitions back if the next process starts in time. Pure."""
 
 from collections.abc import Iterator, Mapping
 
@@ -9,12 +9,12 @@ from coordinator_tasks.core.text.partition_text import because, duration
 
 
 def said(restart: PlannedRestart) -> str:
-    """Return the planned restart in a few words, for a person."""
+    """Return the planned restart in a few words for a person."""
     return f"back within {duration(round(restart.until_at - restart.at))}, asked by {restart.by}{because(restart.why)}"
 
 
 def away(view: TopicView, world: World) -> dict[str, PlannedRestart]:
-    """Return owners and targets away for a planned restart. Plans count them as if present."""
+    """Return owners and targets away for a planned restart. Plans count these as present."""
     restarts = {}
     targets = view.state.targets if view.state is not None else {}
     owners = view.node.incarnations if view.node is not None else {}

@@ -1,4 +1,4 @@
-"""Roll back: the assignment before an earlier rebalance, and how long the roll back holds. Pure."""
+"""The return to the assignment before an earlier rebalance, and the duration of the roll back. Pure."""
 
 from collections.abc import Iterable, Mapping
 
@@ -18,9 +18,7 @@ def cause(wanted: Rollback) -> Cause:
 
 
 def ended(wanted: Rollback, able: Mapping[str, int], now: float) -> Cause | None:
-    """Return the end of the roll back; `None` while the roll back holds. `able`: consumer → incarnation, the targets
-    now.
-    """
+    """Return the end of the roll back; `None` while it holds. `able`: consumer → incarnation of the present targets."""
     if wanted.for_s:
         over = now >= wanted.at + wanted.for_s
         return Cause(CauseKind.ROLLBACK_ENDED, (wanted.rebalance,), amount=wanted.for_s) if over else None
@@ -36,7 +34,7 @@ def until(wanted: Rollback) -> str:
 
 
 def placed(config: TopicConfig, able: Mapping[str, int], now: float) -> dict[int, str]:
-    """Return partition → consumer of the roll back, for consumers that are able to take partitions."""
+    """Return partition → consumer of the roll back, if the consumer is able to take partitions."""
     wanted = config.rollback
     if wanted is None or ended(wanted, able, now) is not None:
         return {}
@@ -49,7 +47,7 @@ def begun(first: Record) -> bool:
 
 
 def before(owners: Mapping[int, str], undone: Iterable[Record]) -> dict[int, str]:
-    """Return partition → owner before these records; partitions without an owner are left out.
+    """Return partition → owner before these records, without partitions that had no owner.
 
     `owners`: partition → owner or taker after the records. `undone`: newest first.
     """

@@ -1,4 +1,4 @@
-"""The permitted partitions of each consumer while an upgrade moves partitions in steps. Pure."""
+"""The partitions that each consumer may have while an upgrade moves partitions in steps. Pure."""
 
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -11,7 +11,7 @@ Side: TypeAlias = tuple[tuple[int, ...], Mapping[str, int]]
 
 
 def sides(split: Split | None, partitions: tuple[int, ...], able: Mapping[str, int]) -> list[Side]:
-    """Return the sides of a split with partitions, each with the consumers; without a split, a single side.
+    """Return the sides of a split, each with its partitions and consumers. Without a split, return a single side.
 
     A side without a consumer leaves its partitions to the other side, so every partition has an owner.
     """
@@ -27,7 +27,7 @@ def sides(split: Split | None, partitions: tuple[int, ...], able: Mapping[str, i
 
 
 def kept(split: Split | None, owned: Mapping[int, str]) -> dict[int, str]:
-    """Return partition → owner for partitions on the owner's side: an upgrade moves only the other partitions, once."""
+    """Return partition → owner for partitions that are on their owner's side. An upgrade moves only the others, once."""
     if split is None:
         return {}
     return {p: c for p, c in owned.items() if (c in split.consumers) == (p in split.partitions)}

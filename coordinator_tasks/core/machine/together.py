@@ -5,9 +5,9 @@ partitions in flight count at their takers.
 
 - A topic without a question is fixed load: frozen, held, in flight, waiting for stable membership, or without movable
   partitions. Single unmovable partitions are fixed load too.
-- Strategies for a single topic answer first. Strategies that share by number (`Sharing`) then answer together, beside
-  the load of the former. Strategies that measure (`Measuring`) answer last, in the order of topic names: each sees the
-  answers before. No strategy sees a later answer, so two strategies cannot chase each other.
+- Strategies for a single topic answer first. Strategies that share by number (`Sharing`) then answer jointly, beside
+  the load of the first. Strategies that measure (`Measuring`) answer last, in the order of topic names: each sees the
+  earlier answers. No strategy sees a later answer, so two strategies cannot chase each other.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ from coordinator_tasks.core.model import State
 
 @dataclass(slots=True)
 class _Part:
-    """An unchanged topic. `held`: partition → owner or taker; `measures`: the topic's strategy measures loads."""
+    """An unchanged topic. `held`: partition → owner or taker. `measures`: whether the topic's strategy measures loads."""
 
     view: TopicView
     held: Mapping[int, str]
@@ -63,7 +63,7 @@ class _Asking(_Part):
         return strategy.measure(self.view.config.parameters) if isinstance(strategy, Measuring) else Measure.PARTITIONS
 
     def keep(self, answers: list[Mapping[int, str]] | None = None) -> None:
-        """Keep these answers of the strategy (`None` = ask the strategy), or the refusal: then the topic is held."""
+        """Keep these answers, or ask the strategy for its own (`None`). A refusal is kept too, and holds the topic."""
         try:
             self.answer = self.question.answered() if answers is None else self.question.checked(answers)
         except Refused as error:
@@ -94,7 +94,7 @@ class TogetherPlan:
         self._elsewhere, self._always = elsewhere or {}, always
 
     def answer(self, question: PlanQuestion) -> SharedAnswer | None:
-        """Return the answer; `None` = not the question expected from the topic. Raises `Refused`."""
+        """Return the answer; `None` if this is not the topic's expected question. Raises `Refused`."""
         part = self._parts.get(question.problem.topic)
         if not isinstance(part, _Asking):
             return None
@@ -114,7 +114,10 @@ class TogetherPlan:
 
     @cached_property
     def _calm(self) -> bool:
-        """Return whether every partition has an owner and no two consumers differ by more than one: no plan is better."""
+        """Return whether every partition has an owner and no two consumers differ by more than one.
+
+        Then no plan is better.
+        """
         counts = Counter(self._elsewhere)
         for view in self._views.values():
             node, state = view.node, view.state
@@ -146,13 +149,13 @@ class TogetherPlan:
         measures = self._measures(view)
         try:
             world = self._world_of(view.topic)
-        except Refused:  # the brokers refuse to list the group's offsets: the topic is held
+        except Refused:  # the brokers refuse to list the group's offsets, so the topic is held
             return _Part(view, machine.targets_of(view), measures)
         held, question = machine.question(view, world, self._policy, always=view.topic in self._always)
         return _Part(view, held, measures) if question is None else _Asking(view, held, measures, question)
 
     def _share(self, asking: Sequence[_Asking], parts: Collection[_Part]) -> None:
-        """Let the strategy answer for all these topics together, beside the fixed load."""
+        """Let the strategy answer for all these topics jointly, beside the fixed load."""
         loads, ties = Counter(self._elsewhere), Counter[str]()
         asked = {part_asking.view.topic for part_asking in asking}
         for part in parts:
@@ -167,7 +170,7 @@ class TogetherPlan:
             part.keep([next(answers) for _ in part.question.sides])
 
     def _answer_measured(self, asking: Collection[_Asking], parts: Collection[_Part]) -> None:
-        """Answer one topic after the other, each with the loads after the answers before."""
+        """Answer one topic after the other. Each sees the loads after the earlier answers."""
         if not asking:
             return
         everything, carried = Counter(self._elsewhere), _Carried({topic.measure for topic in asking}, self._world_of)

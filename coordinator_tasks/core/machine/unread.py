@@ -1,4 +1,4 @@
-"""Unread partitions: the one definition behind commands, pages, metrics, questions and the audit. Pure."""
+"""Unread partitions, defined once for commands, pages, metrics, questions and the audit. Pure."""
 
 from collections.abc import Iterator
 
@@ -30,18 +30,18 @@ def moving_in(view: TopicView) -> set[int]:
 
 
 def unread(view: TopicView, world: World, policy: Policy) -> dict[int, str]:
-    """Return partition → why the partition is unread, and what to do; empty for a removed topic.
+    """Return partition → why the partition is unread, and the remedy; empty for a removed topic.
 
     The world must be observed after the topic. A partition is unread if
 
     - the partition has no owner and no taker;
-    - the partition has been in flight for `stuck_after_s`, and no possible owner reports running the partition (a
-      consumer that finishes its last batch counts as running);
+    - the partition has been in flight for `stuck_after_s`, and no possible owner reports running it (a consumer that
+      finishes its last batch counts as running);
     - the owner has reported for `stuck_after_s` that the partition cannot be processed, or that a batch with the
       partition does not end;
     - the topic is missing or recreated in Kafka, and the owner does not run the partition;
-    - the topic has been Stable for `stuck_after_s`, and the owner reports that the partition does not run, or the owner
-      has been absent for `stuck_after_s`.
+    - the topic has been Stable for `stuck_after_s`, and the owner reports that the partition does not run, or has been
+      absent for `stuck_after_s`.
     """
     reasons = dict.fromkeys(unowned_in(view), NO_OWNER)
     if view.config.removed or view.node is None or view.state is None:
@@ -57,7 +57,7 @@ def unread(view: TopicView, world: World, policy: Policy) -> dict[int, str]:
 
 
 def _is_late(state: TopicState, world: World, policy: Policy) -> bool:
-    """Return whether the topic is late. Repeating a start begins a new state, so then the age of the rebalance counts."""
+    """Return whether the topic is late. A repeated start begins a new state, so there the age of the rebalance counts."""
     since_at = state.began_at if state.restarts and state.began_at else state.since_at
     return world.now - since_at >= policy.stuck_after_s
 
@@ -65,7 +65,7 @@ def _is_late(state: TopicState, world: World, policy: Policy) -> bool:
 def _on_the_way(
     view: TopicView, node: TopicNode, state: TopicState, world: World, policy: Policy
 ) -> Iterator[tuple[int, str]]:
-    """Yield the partitions with an awaited close or start that no possible owner runs."""
+    """Yield the partitions with a pending close or start that no possible owner runs."""
     waited: dict[int, list[tuple[str, str]]] = {}
     for listed, why_not in ((state.to_close, why_not_closed), (state.to_start, why_not_started)):
         for consumer, partitions in listed.items():
@@ -102,14 +102,14 @@ def _lasting(said: TopicStatus, partition: int, policy: Policy) -> Failure | Non
 
 
 def _not_run(view: TopicView, node: TopicNode, world: World) -> Iterator[tuple[int, str]]:
-    """Yield the partitions reported by their owners as not running."""
+    """Yield the partitions that their owners report as not running."""
     for owner in sorted(set(node.assignments.values())):
         for partition in not_running(owner, view.topic, node, world):
             yield partition, f"{owner} owns it and does not run it; see its reports in `status`, and restart it"
 
 
 def _failing(view: TopicView, node: TopicNode, world: World, policy: Policy) -> Iterator[tuple[int, str]]:
-    """Yield the partitions reported by their owners as not processable for `stuck_after_s`."""
+    """Yield the partitions that their owners have not been able to process for `stuck_after_s`."""
     for partition, owner in sorted(node.assignments.items()):
         said = _word(owner, view.topic, node, world)
         failure = _lasting(said, partition, policy) if said is not None else None
@@ -118,7 +118,7 @@ def _failing(view: TopicView, node: TopicNode, world: World, policy: Policy) -> 
 
 
 def _absent(node: TopicNode, world: World, policy: Policy) -> Iterator[tuple[int, str]]:
-    """Yield the partitions of owners absent for `stuck_after_s`; a consumer under a planned restart still has time."""
+    """Yield the partitions of owners absent for `stuck_after_s`. A consumer under a planned restart still has time."""
     for owner in sorted(set(node.assignments.values())):
         incarnation = node.incarnations.get(owner, 0)
         if presence(owner, incarnation, world, policy) is not Presence.ABSENT:

@@ -1,7 +1,7 @@
 """A simulation of a changed cluster: `decide` itself, with consumers that confirm everything at once.
 
-Nothing is stored and no consumer is asked. A `ClusterMoment` is a cluster at one moment, `SiteChange` is the
-difference, and `replay` decides every topic repeatedly until nothing is left to write.
+Nothing is stored and no consumer is asked. `ClusterMoment` is a cluster at one moment, `SiteChange` is the change.
+`replay` decides every topic until nothing is left to write.
 """
 
 from collections import Counter
@@ -46,7 +46,7 @@ MAX_ROUNDS = 100
 MAX_JOINS = 10_000
 MAX_PARTITIONS = 100_000
 NEW = "new-"
-"""Prefix of the ids of consumers that would join."""
+"""Prefix of the ids of joining consumers."""
 _WHAT_IF = Actor("what if")
 _HANDS = frozenset({MoveKind.START, MoveKind.HANDOFF, MoveKind.BARRIER, MoveKind.STOP})
 _NOTHING = RunningPartition(0, Token(0, 0), started=True)
@@ -56,7 +56,7 @@ _NOTHING = RunningPartition(0, Token(0, 0), started=True)
 class ClusterMoment:
     """A cluster at a moment. `world`: as in `Snapshot`, without the parts of a single topic.
 
-    `topics`: name → the topic with its effective strategy. `committed`: name → the group's offsets (`None` = unknown).
+    `topics`: name → the topic with its effective strategy. `committed`: name → the group's offsets, `None` if unknown.
     """
 
     world: World
@@ -66,7 +66,7 @@ class ClusterMoment:
 
 @dataclass(frozen=True, slots=True)
 class SiteChange:
-    """Differences, applied all at once; each default = unchanged.
+    """Changes that apply all at once. A default changes nothing.
 
     - `join`: number of additional consumers, of capacity 1, without rack and attributes.
     - `leave`: consumers that drain.
@@ -84,7 +84,7 @@ class SiteChange:
 
 @dataclass(frozen=True, slots=True)
 class WouldMove:
-    """A partition that would change hands; an empty name = no consumer."""
+    """A partition that would change hands. An empty name means no consumer."""
 
     partition: int
     giver: str
@@ -95,10 +95,9 @@ class WouldMove:
 
 @dataclass(frozen=True, slots=True)
 class PredictedTopic:
-    """The final state of a topic. `counts`: consumer → number of partitions; `summary`: the strategy's words on its
-    last plan.
+    """The final state of a topic. `counts`: consumer → number of partitions.
 
-    `waits`: why the topic does not become Stable; empty if Stable.
+    `summary`: the strategy's summary of its last plan. `waits`: why the topic does not become Stable; empty if Stable.
     """
 
     topic: str
@@ -112,7 +111,10 @@ class PredictedTopic:
 def changed(
     site: ClusterMoment, change: SiteChange, strategies: Strategies, topics: tuple[str, ...] = ()
 ) -> ClusterMoment:
-    """Return the site with this change; strategy and partitions change for `topics` (empty = all). Raises `Refused`."""
+    """Return the site with this change. Strategy and partitions change for `topics`, or for all if empty.
+
+    Raises `Refused`.
+    """
     world = _with_members(site.world, change)
     views = dict(site.topics)
     for name in topics or tuple(views):
@@ -182,7 +184,7 @@ def _with_partitions(view: TopicView, count: int) -> TopicView:
 
 
 def replay(site: ClusterMoment, policy: Policy) -> tuple[ClusterMoment, tuple[PredictedTopic, ...]]:
-    """Decide and write until every topic is Stable or waits for an unresponsive consumer. Returns the final site too."""
+    """Decide and write until every topic is Stable or waits for an unresponsive consumer. Return the final site too."""
     policy = replace(policy, settle_s=0.0, settle_max_s=0.0, rejoin_grace_s=0.0)
     running = _Replay(site, policy)
     outcomes = running.run()
@@ -208,7 +210,7 @@ class _Replay:
         return tuple(self._outcome(name, view) for name, view in sorted(self.site.topics.items()))
 
     def _round(self, fresh: str) -> bool:
-        """Decide each topic once, on the same world; returns whether anything was written."""
+        """Decide each topic once, on the same world. Return whether anything was written."""
         written, site = {}, self.site
         together = TogetherPlan(site.topics.values(), lambda one: world_of(site, one), self.policy, site.world.members)
         for name, view in sorted(self.site.topics.items()):
@@ -221,7 +223,7 @@ class _Replay:
         return bool(written)
 
     def _confirmed(self) -> World:
-        """Return a world where every registered, answering consumer has acted on every node and runs its partitions."""
+        """Return a world in which every registered, answering consumer has acted on every node and runs its partitions."""
         world = self.site.world
         answers = {
             consumer: self._status(world.members[consumer], answer)
@@ -257,7 +259,7 @@ class _Replay:
     def _move(self, name: str, partition: int, giver: str, taker: str) -> WouldMove:
         """Return the move with the kind of its first step and the reason of its last.
 
-        A partition lost without a new owner gets kind and reason of the plan.
+        A partition that has lost its owner gets kind and reason of the plan.
         """
         decided = self._decided[name]
         kinds = [MoveKind.START if taker else MoveKind.STOP]
@@ -290,7 +292,7 @@ def due_owners(view: TopicView) -> dict[int, str]:
 
 
 def loads(answers: Mapping[str, Answer], view: TopicView) -> dict[int, RunningPartition]:
-    """Return partition → position, lag and rates; if several consumers run a partition, the owner's report counts."""
+    """Return partition → position, lag and rates. If several consumers run a partition, the owner's report counts."""
     reports: dict[int, RunningPartition] = {}
     owners = view.node.assignments if view.node is not None else {}
     for consumer, answer in sorted(answers.items()):
@@ -302,7 +304,7 @@ def loads(answers: Mapping[str, Answer], view: TopicView) -> dict[int, RunningPa
 
 
 def world_of(site: ClusterMoment, topic: str, fresh: str = "") -> World:
-    """Return the world for one topic: with the group's offsets, and every consumer's load from the other topics."""
+    """Return the world for one topic: the group's offsets, and every consumer's load from the other topics."""
     counts = Counter[str]()
     for other, view in site.topics.items():
         counts.update(view.node.assignments.values() if other != topic and view.node is not None else ())

@@ -68,8 +68,8 @@ class Policy:
 class TopicView:
     """One topic as read from ZooKeeper: `partitions` are the partition nodes, `releases` their content.
 
-    `description` is Kafka's description, or `None` while the brokers do not answer; `missing` = Kafka has no such
-    topic. `packed`: the node is stored in the packed form.
+    `description`: Kafka's description; `None` while the brokers do not answer. `missing`: Kafka has no such topic.
+    `packed`: the node is stored in the packed form.
     """
 
     config: TopicConfig
@@ -90,14 +90,14 @@ class TopicView:
 class World:
     """Everything outside the topic, observed after reading the topic.
 
-    - `answers`: of the consumers' own interfaces.
-    - `committed`: the group's offsets of this topic, in case ZooKeeper was lost; `None` = the brokers did not answer.
-    - `loads`: consumer → partitions of other topics; `totals`: consumer → loads measured over all topics.
+    - `answers`: the answers of the consumers' own interfaces.
+    - `committed`: the group's offsets of this topic, in case ZooKeeper was lost; `None` if the brokers did not answer.
+    - `loads`: consumer → partitions of other topics. `totals`: consumer → loads measured over all topics.
     - `fresh`: a random text to name a new generation or rebalance.
     - `unclear`: consumer → description of unreadable nodes; an unclear consumer never counts as gone.
     - `doubted`: consumer → why the answer on this topic does not count. Unclear and doubted consumers keep their
       partitions and get no more.
-    - `together`: the joint plan of all topics; `None` = the topic is planned alone.
+    - `together`: the joint plan of all topics; `None` if the topic is planned alone.
     """
 
     now: float
@@ -126,7 +126,7 @@ class World:
         )
 
     def knows(self, consumer: str) -> bool:
-        """Return whether ZooKeeper has a trace of a consumer that a topic's node names."""
+        """Return whether ZooKeeper knows this consumer of a topic's node."""
         return consumer in self.members or consumer in self.claims or consumer in self.unclear
 
     def status(self, consumer: str) -> ConsumerStatus | None:
@@ -141,7 +141,7 @@ class Presence(StrEnum):
     LIVE = "live"
     ISOLATED = "isolated"
     GONE = "gone"
-    DETACHED = "detached"  # unregistered but answers, or unclear: keeps its partitions, is no target
+    DETACHED = "detached"  # unregistered but answers, or unclear: keeps its partitions, gets no more
     ABSENT = "absent"  # unregistered and silent: may still run
 
 

@@ -1,8 +1,9 @@
-"""How far a group is behind: in seconds, and as one of the words of Burrow.
+"""How far a group is behind, in seconds and as one of Burrow's states.
 
-Rules: https://github.com/linkedin/Burrow/wiki/Consumer-Lag-Evaluation-Rules, in the order of Burrow 1.9. Two of its
-settings are fixed here: a partition is judged by a full window only, and STOP needs a silence as long as a window. So
-the first looks raise no alarm.
+Rules: https:
+github.com/linkedin/Burrow/wiki/Consumer-Lag-Evaluation-Rules, in the order of Burrow 1.9. Two of its settings are fixed
+here: a partition is judged by a full window only, and STOP needs a silence as long as a window. So the first samples
+raise no alarm.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,14 +12,14 @@ from enum import IntEnum
 from itertools import pairwise
 
 WINDOW = 10
-"""Looks in a window, as Burrow's `intervals`."""
+"""Samples in a window, as in Burrow's `intervals`."""
 POINTS = 32
-"""Maximum kept points of a log's end; beyond this every second point is dropped, so that old points lie further apart."""
+"""Maximum points of a log's end. Beyond the maximum every second point is dropped, so old points lie further apart."""
 _AT_END = 2
 
 
 class LagStatus(IntEnum):
-    """Burrow's numbers, as in its metrics. ERR is for a group with a partition in STOP, STALL or REWIND."""
+    """Burrow's numbers, as in its metrics. A group with a partition in STOP, STALL or REWIND is in ERR."""
 
     OK = 1
     WARN = 2
@@ -30,7 +31,7 @@ class LagStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LagLook:
-    """A commit as seen at a time in seconds: `offset`, and `lag` offsets to the log's end then (`None` = unknown)."""
+    """A commit at a time in seconds. `lag`: offsets from `offset` to the log's end then; `None` if unknown."""
 
     at: float
     offset: int
@@ -38,10 +39,10 @@ class LagLook:
 
 
 def partition_status(looks: Sequence[LagLook], ends: Sequence[int], lag: int, now: float, window_s: float) -> LagStatus:
-    """The status of one partition.
+    """Return the status of one partition.
 
-    `looks`: the last commits, oldest first, at most `WINDOW`; `ends`: the log's last ends; `lag`: at present;
-    `window_s`: how long a full window takes.
+    `looks`: the last commits, oldest first, at most `WINDOW`. `ends`: the log's last ends. `lag`: the present lag.
+    `window_s`: seconds of a full window.
     """
     if lag <= 0 or not looks:
         return LagStatus.OK
@@ -66,9 +67,9 @@ def group_status(partitions: Iterable[LagStatus]) -> LagStatus:
 
 
 def furthest_s(partitions: Iterable[tuple[int, float | None]]) -> float | None:
-    """Return the seconds of the furthest partition, from lag and seconds of partitions; `None` = unknown.
+    """Return the seconds of the partition furthest behind, from lag and seconds of partitions; `None` if unknown.
 
-    A partition without lag is 0 seconds behind, and says nothing of a lagging partition with unknown seconds.
+    A partition without lag is 0 seconds behind. It says nothing of a lagging partition with unknown seconds.
     """
     found = list(partitions)
     known = [seconds for lag, seconds in found if lag and seconds is not None]
@@ -78,7 +79,7 @@ def furthest_s(partitions: Iterable[tuple[int, float | None]]) -> float | None:
 
 
 def _rewound(looks: Sequence[LagLook]) -> bool:
-    """Return whether an offset went back, and did not reach its former place again."""
+    """Return whether an offset went back and has not reached its former place again."""
     for number in range(1, len(looks)):
         before = looks[number - 1].offset
         if looks[number].offset < before:
@@ -87,13 +88,16 @@ def _rewound(looks: Sequence[LagLook]) -> bool:
 
 
 class EndPoints:
-    """When the log's end was where: at most `POINTS` pairs of offset and seconds, oldest first."""
+    """Samples of the log's end: at most `POINTS` pairs of offset and seconds, oldest first."""
 
     def __init__(self) -> None:
         self._points: list[tuple[int, float]] = []
 
     def see(self, end: int, at: float) -> None:
-        """Store the end as just read. While the end stands still, the last point moves: its next record comes later."""
+        """Store the end as just read.
+
+        While the end stands still, the last point moves, because its next record comes later.
+        """
         points = self._points
         if points and end < points[-1][0]:
             points.clear()  # the topic was recreated
@@ -105,9 +109,9 @@ class EndPoints:
             del points[1:-1:2]
 
     def behind_s(self, offset: int, now: float) -> float | None:
-        """Return how long the record at `offset` has been in the log: 0 = not yet in the log, `None` = unknown.
+        """Return seconds since the record at `offset` was written; 0 if not yet written, `None` if unknown.
 
-        Between two points, records are taken as evenly spaced; before the first point, with the spacing of all points.
+        Between two points, records count as evenly spaced. Before the first point, the spacing of all points applies.
         """
         points = self._points
         if not points:

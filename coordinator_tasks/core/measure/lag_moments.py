@@ -1,6 +1,6 @@
-"""The lag of every partition at moments a minute apart, by the commits in Kafka, with Burrow's status. Pure.
+"""The lag of every partition, sampled each minute from the commits in Kafka, with Burrow's status. Pure.
 
-A moment is judged once, when made, so all readers see the same status.
+A sample is judged once, when made, so all readers see the same status.
 """
 
 from array import array
@@ -12,11 +12,11 @@ from coordinator_tasks.core.measure.lag import WINDOW, EndPoints, LagLook, LagSt
 
 EVERY_S = 60.0
 KEPT = 60
-"""Number of moments: an hour."""
+"""Number of samples: an hour."""
 JUDGED_BY = 2 * WINDOW
-"""Moments needed to judge a partition: a window of commits, and a silence as long as a window."""
+"""Samples needed to judge a partition: a window of commits, and a silence as long as a window."""
 FRESH_S = 3 * EVERY_S
-"""Seconds after which a moment no longer describes the present."""
+"""Seconds after which a sample no longer describes the present."""
 MOST_PARTITIONS = 20_000
 NOBODY = -1
 UNKNOWN = -1
@@ -25,11 +25,11 @@ _PARTS = 10  # per second
 
 @dataclass(frozen=True, slots=True)
 class TopicMoment:
-    """One topic in columns: the n-th entry of each is of the n-th partition.
+    """One topic in columns; entry n is about partition n.
 
-    `owners`: places in the moment's `consumers`, or `NOBODY`; `offsets`: the group's committed offsets; `lags`: from
-    there to the log's end; `late`: age of the next record in the log, in tenths of a second, -1 = unknown; `statuses`:
-    Burrow's numbers; `commits`: 1 = counts as a commit.
+    `owners`: places in the moment's `consumers`, or `NOBODY`. `offsets`: the group's committed offsets. `lags`: offsets
+    from the commit to the log's end. `late`: age of the next record in the log, in tenths of a second, -1 if unknown.
+    `statuses`: Burrow's numbers. `commits`: 1 if the entry counts as a commit.
     """
 
     group: str
@@ -52,12 +52,12 @@ class LagMoment:
     left_out: int = 0
 
     def owner(self, place: int) -> str:
-        """Return the name of an owner; empty = no owner."""
+        """Return the name of an owner; empty without an owner."""
         return "" if place == NOBODY else self.consumers[place]
 
 
 def statuses(moment: LagMoment | None) -> dict[tuple[str, int], LagStatus]:
-    """(Topic, partition) → Burrow's status."""
+    """Return (topic, partition) → Burrow's status."""
     topics = moment.topics.items() if moment is not None else ()
     return {
         (topic, partition): LagStatus(status)
@@ -67,7 +67,7 @@ def statuses(moment: LagMoment | None) -> dict[tuple[str, int], LagStatus]:
 
 
 def group_statuses(moment: LagMoment | None) -> dict[str, LagStatus]:
-    """Group → its status."""
+    """Return group → status."""
     found: dict[str, set[LagStatus]] = {}
     for one in moment.topics.values() if moment is not None else ():
         found.setdefault(one.group, set()).update(map(LagStatus, one.statuses))
@@ -75,7 +75,7 @@ def group_statuses(moment: LagMoment | None) -> dict[str, LagStatus]:
 
 
 class PartitionMoment(NamedTuple):
-    """One partition in Kafka and in the plan now; `owner` empty = no owner."""
+    """One partition in Kafka and in the present plan. `owner` is empty without an owner."""
 
     group: str
     topic: str
@@ -86,12 +86,12 @@ class PartitionMoment(NamedTuple):
 
     @property
     def key(self) -> tuple[str, int]:
-        """Topic and partition."""
+        """Return topic and partition."""
         return self.topic, self.partition
 
     @property
     def lag(self) -> int:
-        """Offsets from the commit to the log's end."""
+        """Return offsets from the commit to the log's end."""
         return max(0, self.end - self.offset)
 
 
@@ -106,17 +106,17 @@ Track = dict[tuple[str, int], list[_Past]]
 
 
 def seconds(late: int) -> float | None:
-    """Return the seconds of an entry of the column `late`; `None` = unknown."""
+    """Return the seconds of an entry of the column `late`; `None` if unknown."""
     return None if late == UNKNOWN else late / _PARTS
 
 
 def slot_of(at: float) -> int:
-    """Return the place of a moment in the ring, one a minute."""
+    """Return the place of a sample in the ring, which has one per minute."""
     return int(at // EVERY_S) % KEPT
 
 
 def tracks(past: Sequence[LagMoment]) -> Track:
-    """Return (topic, partition) → its entries in the moments, oldest first."""
+    """Return (topic, partition) → its entries in the samples, oldest first."""
     found: Track = {}
     for moment in past:
         for topic, one in moment.topics.items():
@@ -126,9 +126,9 @@ def tracks(past: Sequence[LagMoment]) -> Track:
 
 
 def stand(seen: Collection[PartitionMoment], before: Track) -> list[PartitionMoment]:
-    """Return lagging partitions with the same committed offset as in the last moment.
+    """Return lagging partitions with the same committed offset as in the last sample.
 
-    Only their owners know whether they run.
+    Only the owners know whether such a partition runs.
     """
     return [one for one in seen if one.lag and one.key in before and before[one.key][-1].offset == one.offset]
 
@@ -136,10 +136,10 @@ def stand(seen: Collection[PartitionMoment], before: Track) -> list[PartitionMom
 def judged(
     at: float, seen: Sequence[PartitionMoment], before: Track, running: Collection[tuple[str, int]]
 ) -> LagMoment:
-    """Return the moment. `running`: partitions that their owners report as running.
+    """Return the sample. `running`: partitions that their owners report as running.
 
-    Our consumers commit only changes, and Burrow expects a commit at every turn. So an owner that runs a partition, or
-    has nothing to commit, counts as committing.
+    Our consumers commit only changes, but Burrow expects a commit at every turn. So an owner counts as committing if it
+    runs the partition or has nothing to commit.
     """
     names: dict[str, int] = {}
     topics: dict[str, TopicMoment] = {}
@@ -173,6 +173,6 @@ def _judged(at: float, one: PartitionMoment, track: Sequence[_Past], *, commit: 
         looks.append(LagLook(at, one.offset, one.lag))
     ends = [past.offset + past.lag for past in track[1 - WINDOW :]] + [one.end]
     late_s = points.behind_s(one.offset, at)
-    if not looks:  # silent for longer than the moments reach back
+    if not looks:  # silent for longer than the samples reach back
         return late_s, LagStatus.STOP
     return late_s, partition_status(looks[-WINDOW:], ends, one.lag, at, WINDOW * EVERY_S)

@@ -5,9 +5,9 @@ first. *Usual*: the longest undisturbed standstill of the same partition just be
 the total without the usual, the cost of the move.
 
 Clocks are never compared with each other. Consumers report spans of time by clocks that never jump: the giver as time
-before its release, the taker as time before its answer. ZooKeeper's times of the plan and of the release, and the times
-around the coordinator's requests, bound each moment from both sides. The middle is stored, and half of the width as its
-error.
+before its release, the taker as time before its answer. Each moment is bounded from both sides by ZooKeeper's times of
+the plan and of the release, and by the times of the coordinator's requests. The middle is stored, and half of the width
+as its error.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -21,7 +21,7 @@ from coordinator_tasks.core.text.partition_text import counted
 TICK_S = 0.001
 """ZooKeeper's times are whole milliseconds, rounded down."""
 DRIFT = 1e-4
-"""The rates of two clocks differ by less."""
+"""The rates of two clocks differ by less than this."""
 SLACK_S = 0.05
 """Contradictions between times below this count as a measuring error."""
 MOST_STALL_S = 3600.0
@@ -44,12 +44,12 @@ class TimeSpan:
         return (self.high - self.low) / 2
 
     def before(self, ago_s: float) -> "TimeSpan":
-        """So many seconds earlier, by another clock."""
+        """Return the bounds of the moment `ago_s` seconds earlier, by another clock."""
         drift = ago_s * DRIFT
         return TimeSpan(self.low - ago_s - drift, self.high - ago_s + drift)
 
     def within(self, other: "TimeSpan") -> "TimeSpan | None":
-        """Return the intersection; `None` = the bounds contradict each other."""
+        """Return the intersection; `None` if the bounds contradict each other."""
         low, high = max(self.low, other.low), min(self.high, other.high)
         if low > high + SLACK_S:
             return None
@@ -60,8 +60,9 @@ class TimeSpan:
 class Moved:
     """Known facts of a moved partition. `planned_at`: ZooKeeper's time of the plan.
 
-    `release` was written at `released_at`; `None` = moved without a release. `answered`: time of the taker's report
-    `taken`. `read_at`: at or before the giver read the epoch in its last commit; `None` = unknown.
+    `release` was written at `released_at`; `None` if the partition moved without a release. `answered`: time of the
+    taker's report `taken`. `read_at`: a time at or before which the giver read the epoch in its last commit; `None` if
+    unknown.
     """
 
     partition: int
@@ -77,13 +78,13 @@ class Moved:
 
     @property
     def passed_from(self) -> float | None:
-        """From when on, at the earliest, the partition can have stood still, by the giver's last commit."""
+        """Return the earliest time at which the partition can have stood still, by the giver's last commit."""
         last = self.taken.last_pass
         return None if last is None or self.read_at is None else self.read_at + last.after_s * (1 - DRIFT)
 
     @property
     def usual_s(self) -> float | None:
-        """Return the usual stall in the giver's release, or in its last commit."""
+        """Return the usual stall from the giver's release, or else from its last commit."""
         ago = self.release.ago if self.release is not None else None
         if ago is not None and ago.usual_s is not None:
             return ago.usual_s
@@ -120,7 +121,7 @@ def pause(moved: Moved) -> Pause | str:
     read_at = max(begin_at, first.middle - taken.batch_s)
     begin, spread_s = last, 0.0
     if empty is not None:
-        # Records that came between the two looks are taken as evenly spaced; the first of them waits longest.
+        # Records between the two observations count as evenly spaced. The first of these records waits longest.
         spread_s = max(0.0, read_at - empty.middle) / (taken.waited + 1)
         came = TimeSpan(empty.low + spread_s, empty.high + spread_s)
         begin, spread_s = (came, spread_s) if came.middle > last.middle else (last, 0.0)
@@ -130,11 +131,14 @@ def pause(moved: Moved) -> Pause | str:
 
 
 def _with_bounds(found: Pause, first: TimeSpan, begin_at: float, passed_from: float | None) -> Pause:
-    """Without a word of the giver: at least since its plan or release, at most since the giver's last commit."""
+    """Return the pause without the giver's report.
+
+    It began at the latest with the plan or release, at the earliest after the giver's last commit.
+    """
     bounded = passed_from is not None and passed_from <= first.high <= passed_from + MOST_STALL_S
     if passed_from is None or not bounded:
         return _with_wait(replace(found, least=True), first, TimeSpan(begin_at, begin_at), 0.0)
-    begin_at = max(begin_at, passed_from)  # a giver that still ran has committed since
+    begin_at = max(begin_at, passed_from)  # a giver that still ran has committed since then
     found = _with_wait(replace(found, least=True), first, TimeSpan(begin_at, begin_at), 0.0)
     return replace(found, most_s=max(found.wait_s or 0.0, round(first.high - passed_from, 4)))
 
@@ -142,7 +146,7 @@ def _with_bounds(found: Pause, first: TimeSpan, begin_at: float, passed_from: fl
 def _of_giver(moved: Moved) -> tuple[TimeSpan | None, TimeSpan | None, str]:
     """Return when the giver's last record passed, and when the partition was last empty.
 
-    Or return why the giver is not believed.
+    The third value says why the giver is not believed.
     """
     ago = moved.release.ago if moved.release is not None else None
     if ago is None or ago.passed_s is None or ago.read_s is None or moved.released_at is None:
@@ -200,7 +204,7 @@ def unmoved(
 
 
 def merged(stored: Pauses | None, fresh: Pauses) -> Pauses:
-    """Return the stored pauses with missing entries added. Of the stalls of unmoved partitions, the longest counts."""
+    """Return the stored pauses with missing entries added. The longest stall of unmoved partitions counts."""
     if stored is None:
         return fresh
     known = {one.partition: one for one in fresh.measured} | {one.partition: one for one in stored.measured}
@@ -215,8 +219,8 @@ def merged(stored: Pauses | None, fresh: Pauses) -> Pauses:
 class Longest:
     """The longest total, usual and extra of pauses with waiting records.
 
-    `error_s`: of the longest total. `extra` and `usual_s`: `None` = unknown for a pause, so for all of them together as
-    well. `median_extra_s`: `None` = a pause has bounds only.
+    `error_s`: error of the longest total. `extra` and `usual_s`: `None` if unknown for any pause. `median_extra_s`:
+    `None` if a pause has only bounds.
     """
 
     pauses: int
@@ -228,7 +232,7 @@ class Longest:
 
 
 def longest(found: Iterable[Pause]) -> Longest | None:
-    """Sum up the pauses; `None` = nothing waited in any."""
+    """Return the summary of the pauses; `None` if nothing waited in any."""
     waited = [one for one in found if one.total is not None]
     if not waited:
         return None
@@ -253,14 +257,14 @@ def _longest(amounts: Iterable[Amount]) -> Amount:
 
 
 def milliseconds(seconds: float) -> str:
-    """`23 ms`, `0.4 ms`, `1.25 s`."""
+    """Return a text such as `23 ms`, `0.4 ms` or `1.25 s`."""
     if seconds >= 1:
         return f"{seconds:.2f} s"
     return f"{seconds * 1000:.0f} ms" if seconds >= 0.01 else f"{seconds * 1000:.1f} ms"
 
 
 def sentence(found: Pauses) -> str:
-    """Return all of it in one line."""
+    """Return the whole result in one line."""
     return "; ".join(part for part in (moved_sentence(found), unmoved_sentence(found)) if part)
 
 
@@ -311,7 +315,7 @@ def _three(known: Longest) -> list[str]:
 
 
 def unmoved_sentence(found: Pauses) -> str:
-    """Return the stalls of unmoved partitions; empty = not reported."""
+    """Return the stalls of unmoved partitions; empty if not reported."""
     if found.unmoved is None:
         return ""
     stall, before = milliseconds(found.unmoved.longest_s), milliseconds(found.unmoved.before_s)

@@ -43,7 +43,7 @@ class CauseKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One of the causes of a transition. `by`, `why`: of a person or a program, never to be compared."""
+    """One of the causes of a transition. `by` and `why` are words of a person or a program, never to be compared."""
 
     kind: CauseKind
     names: tuple[str, ...] = ()

@@ -12,11 +12,11 @@ from coordinator_tasks.core.model.topic import FORMATS
 class Member:
     """`/members/[CONSUMER]`: a registered consumer.
 
-    - `topics`: names and regular expressions; empty = any topic.
-    - `process`: name of the process on its host, for the check by a successor on that host; empty = unknown.
+    - `topics`: names and regular expressions; empty means any topic.
+    - `process`: name of the process on its host, for the check by a successor on that host; empty if unknown.
     - `formats`: the `FORMATS` that the consumer reads.
-    - `release`: the release of the consumer; empty = not reported.
-    - `spark_ui`: address of the Spark UI; `application_id`: id of the Spark application; empty = none. Both are
+    - `release`: the release of the consumer; empty if not reported.
+    - `spark_ui`: address of the Spark UI. `application_id`: id of the Spark application. Empty without Spark. Both are
       unchecked reports, so `links` checks them before display.
     - `problem`: why the registration cannot be read; then only the id is known.
     """
@@ -41,7 +41,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """First seen absent at `since_at`; the address has refused every connection since `refused_at` (0 = not refused)."""
+    """First seen absent at `since_at`. The address has refused every connection since `refused_at`; 0 if not refused."""
 
     incarnation: int
     since_at: float
@@ -50,15 +50,15 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class IdClaim:
-    """`/ids/[CONSUMER]`: the counter of incarnations, and facts about the ended ones.
+    """`/ids/[CONSUMER]`: the counter of incarnations, and facts about ended incarnations.
 
-    - `address`, `boot_id`, `direct`, `process`: of the last registration, by incarnation `registered` (0 = unknown,
+    - `address`, `boot_id`, `direct`, `process`: of the last registration, by incarnation `registered` (0 if unknown,
       because an older release wrote the claim).
     - `answered`: the last incarnation whose interface has answered the coordinator.
-    - `refused_at`: since when the address of the still registered incarnation has refused (0 = no refusal): a dead
+    - `refused_at`: since when the address of the still registered incarnation has refused; 0 without a refusal. A dead
       process stays registered for a session time-out.
     - `registrations`: the times of the last few registrations; many within a short time show that the id flaps.
-    - `reasons`: why some of the `ended` incarnations ended; `failed_at`: when the reason was noted.
+    - `reasons`: why some of the `ended` incarnations ended. `failed_at`: when the reason was noted.
     - `version`: the znode's. A registration raises the version, which guards every write that relies on an absence.
     """
 
@@ -83,7 +83,7 @@ class IdClaim:
 class Isolation:
     """The consumer may run nothing.
 
-    `incarnation` 0 = any; `readmit`: end the isolation once the consumer confirms that nothing runs.
+    `incarnation`: 0 means any. `readmit`: end the isolation once the consumer confirms that nothing runs.
     """
 
     by: str
@@ -99,18 +99,18 @@ class Isolation:
 
 
 class DrainKind(StrEnum):
-    """What drains a consumer, and so may end the draining."""
+    """What drains a consumer, and may end the draining."""
 
     PERSON = "person"
     UPGRADE = "upgrade"
     REDEPLOYMENT = "redeployment"
-    GROWTH = "growth"  # of a fleet, by its load
+    GROWTH = "growth"  # growth of a fleet, by its load
     ITSELF = "itself"  # the incarnation was asked to end
 
 
 @dataclass(frozen=True, slots=True)
 class DrainOwner:
-    """`fleet`: whose upgrade, redeployment or growth; `version`: name of the new version of an upgrade."""
+    """`fleet`: whose upgrade, redeployment or growth drains. `version`: name of an upgrade's new version."""
 
     kind: DrainKind = DrainKind.PERSON
     fleet: str = ""
@@ -121,8 +121,8 @@ class DrainOwner:
 class Draining:
     """The consumer has to give all its partitions away.
 
-    `by`, `why`: words for a person. `incarnation` 0 = any; else the incarnation itself wants to leave. `leaving`: the
-    incarnation asked to end while a person's draining is stored here (0 = none).
+    `by`, `why`: words for a person. `incarnation`: 0 means any; else this incarnation itself wants to leave. `leaving`:
+    the incarnation that asked to end while a person's draining is stored here; 0 without a request.
     """
 
     by: str
@@ -141,9 +141,9 @@ MAX_RESTART_S = 86_400.0
 class PlannedRestart:
     """The process of this `incarnation` ends, and a process of the same id starts before `until_at`.
 
-    The partitions wait for the new process. With `moves` the partitions move away meanwhile, and return; `partitions`
-    (by topic) then lists the former partitions. `capacity`, `rack` and `attributes` repeat the registration, so that
-    the absence causes no plan. After `until_at` the planned restart has no effect.
+    The partitions wait for the new process. With `moves` they move away meanwhile, and return; then `partitions` (by
+    topic) lists the former partitions. `capacity`, `rack` and `attributes` repeat the registration, so that the absence
+    causes no plan. After `until_at` the planned restart has no effect.
     """
 
     by: str
@@ -158,15 +158,16 @@ class PlannedRestart:
     attributes: Mapping[str, str] = field(default_factory=dict)
 
     def holds(self, now: float) -> bool:
-        """Return whether the restart has not expired. A start further ahead than the duration comes from a clock that
-        jumped and does not count.
+        """Return whether the restart has not expired.
+
+        A start further ahead than the duration comes from a clock that jumped, and does not count.
         """
         return 0 < self.until_at - now <= 2 * (self.until_at - self.at)
 
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """`/directives/[CONSUMER]`; `version` is the znode's (-1 = no znode)."""
+    """`/directives/[CONSUMER]`. `version` is the znode's; -1 without a znode."""
 
     consumer: str
     isolation: Isolation | None = None
@@ -177,7 +178,7 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class FleetVersion:
-    """The version of a fleet's consumers; same fields as in `Fleet`."""
+    """The version of a fleet's consumers. `Fleet` has the same fields."""
 
     application: str
     arguments: tuple[str, ...] = ()
@@ -191,10 +192,10 @@ class Fleet:
     """`/fleet/[APP]`: the consumers that should run. `application` is the path of the Spark application.
 
     - `environment`: variables of the consumers' processes, not secret.
-    - `code`: version of the code; `{code}` in `application` and `arguments` stands for this version.
-    - `replaced`: consumer → the incarnation to be ended by a redeployment.
-    - `name`: name of the version in these fields; `versions`: name → another former or coming version.
-    - `runs`: consumer → version name, if different from `name`: only during an upgrade.
+    - `code`: version of the code; replaces `{code}` in `application` and `arguments`.
+    - `replaced`: consumer → the incarnation that a redeployment ends.
+    - `name`: name of the version in these fields. `versions`: name → another former or coming version.
+    - `runs`: consumer → version name, if different from `name`, only during an upgrade.
     - `problem`: description of unreadable, ignored fields; without an `application`, of all fields.
     """
 

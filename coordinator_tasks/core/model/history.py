@@ -22,7 +22,7 @@ class MoveKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One partition's change of owner in a plan; an empty name = no consumer."""
+    """One partition's change of owner in a plan. An empty name means no consumer."""
 
     partition: int
     giver: str
@@ -42,9 +42,10 @@ class Reason:
 class Explanation:
     """Reasons of a plan: the strategy, a digest of all inputs, and sentences.
 
-    `moves`: about moved partitions; `stays`: about partitions that stay or have no owner (not kept in the history). For
-    a reset of offsets: `was_at` = partition → committed offset before the reset, if any; `undoes` = the rebalance of
-    the earlier reset that this reset reverts. `waits`: what owners cannot process (not kept in the history).
+    `moves`: about moved partitions. `stays`: about partitions that stay or have no owner. `waits`: about partitions
+    that owners cannot process. The history has neither `stays` nor `waits`. In a reset of offsets, `was_at` is
+    partition → committed offset before the reset, if any, and `undoes` is the rebalance of the earlier reset that this
+    reset reverts.
     """
 
     strategy: str
@@ -59,7 +60,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Actor of a transition: kind `airflow` (dag, run, task, try), `loop` or `command` (who)."""
+    """Author of a transition: kind `airflow` (dag, run, task, try), `loop` or `command` (who)."""
 
     kind: str
     who: str = ""
@@ -76,7 +77,7 @@ class Actor:
 
     @property
     def named(self) -> str:
-        """Return the person, or the run if no person started the run."""
+        """Return the person, or the run if no person started it."""
         return self.who or f"{self.dag_name} {self.run}"
 
 
@@ -92,9 +93,9 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class ActionRecord:
-    """`/history/:asked/[SEQ]`: an action requested by a person, written in the action's own transaction.
+    """`/history/:asked/[SEQ]`: a person's action, written in the action's own transaction.
 
-    `actor` is Airflow's user with the run, or the operating system's user; `about`: the topic, consumer or fleet.
+    `actor`: Airflow's user with the run, or the operating system's user. `about`: the topic, consumer or fleet.
     """
 
     action: str
@@ -108,17 +109,17 @@ class ActionRecord:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """How long one moved partition stood still. Times are ZooKeeper's, in seconds since 1970; `None` = unknown.
+    """How long one moved partition stood still. Times are ZooKeeper's, in seconds since 1970; `None` means unknown.
 
-    - `last_at`: the giver's last record passed the sink; `released_at`: the giver's release was written; `first_at`:
+    - `last_at`: the giver's last record passed the sink. `released_at`: the giver's release was written. `first_at`:
       the taker's first record passed the sink.
-    - `records`, `size`: number of records that waited for the taker's first batch, and their bytes where measured.
-    - `wait_s`, the total: the longest wait of a record; `None` = no record waited. `error_s`: largest error of
+    - `records`, `size`: number of records that waited for the taker's first batch, and their bytes if measured.
+    - `wait_s`, the total: the longest wait of a record; `None` if no record waited. `error_s`: largest error of
       `wait_s`.
     - `least`: the giver did not report its last record, so `wait_s` counts from the plan or the release and is a lower
-      bound. The upper bound is `most_s`, since the giver's last commit (`None` = unknown).
-    - `usual_s`: the longest undisturbed stall of the same partition in the ten to twenty seconds before (`None` =
-      unknown).
+      bound. The upper bound is `most_s`, since the giver's last commit; `None` if unknown.
+    - `usual_s`: the longest undisturbed stall of the same partition in the ten to twenty seconds before; `None` if
+      unknown.
     """
 
     partition: int
@@ -135,34 +136,35 @@ class Pause:
 
     @property
     def total(self) -> "Amount | None":
-        """Return how long the partition stood still; `None` = no record waited."""
+        """Return how long the partition stood still; `None` if no record waited."""
         if self.wait_s is None:
             return None
         return Amount(self.wait_s, self.most_s if self.least else self.wait_s)
 
     @property
     def extra(self) -> "Amount | None":
-        """Return the total without the usual stall; `None` = no record waited, or the usual stall is unknown."""
+        """Return the total without the usual stall; `None` if no record waited, or the usual stall is unknown."""
         return None if self.total is None or self.usual_s is None else self.total.beyond(self.usual_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Seconds, from `least_s` to `most_s` (`None` = no known upper bound)."""
+    """Seconds, from `least_s` to `most_s`; `None` without a known upper bound."""
 
     least_s: float
     most_s: float | None
 
     def beyond(self, usual_s: float) -> "Amount":
-        """Return the amount without the usual stall; not below 0."""
+        """Return the amount less the usual stall, at least 0."""
         most_s = None if self.most_s is None else round(max(0.0, self.most_s - usual_s), 4)
         return Amount(round(max(0.0, self.least_s - usual_s), 4), most_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Unmoved:
-    """The longest stall among unmoved partitions; `partitions`: number of partitions reported by `consumer` and other
-    consumers.
+    """The longest stall among unmoved partitions.
+
+    `partitions`: number of partitions reported by `consumer` and other consumers.
     """
 
     partitions: int

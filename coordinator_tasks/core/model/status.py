@@ -10,13 +10,13 @@ from coordinator_tasks.core.model.topic import LastPass, Token
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """How a consumer has taken up a partition; times in seconds by a monotonic clock.
+    """How a consumer has taken up a partition. Seconds come from a monotonic clock.
 
     - `waited`: records that waited for the first batch: the known end of the log minus the first offset; 0 if the
-      consumer found no waiting record before.
-    - `ago_s`: seconds between the first record's pass of the sink and this answer (`None` = no record has passed).
+      consumer saw no waiting record before.
+    - `ago_s`: seconds from the first record's pass of the sink to this answer; `None` if no record has passed.
     - `batch_s`: duration of the first batch.
-    - `released_s`: seconds from reading the release to the first pass (`None` = no release).
+    - `released_s`: seconds from reading the release to the first pass; `None` without a release.
     - `last_pass`: as in the previous owner's last commit.
     """
 
@@ -31,8 +31,8 @@ class Taken:
 class Stall:
     """The longest stall of the partitions that a consumer kept while acting on an epoch.
 
-    `longest_s`: of `partition`, the longest among `partitions` kept partitions; `before_s`: the longest in the ten to
-    twenty seconds before.
+    `longest_s`: the stall of `partition`, the longest among `partitions` kept partitions. `before_s`: the longest stall
+    in the ten to twenty seconds before.
     """
 
     longest_s: float
@@ -45,7 +45,7 @@ class Stall:
 class Overwritten:
     """A commit under an older token than the owner's: by whom, and how long ago the owner last saw such a commit.
 
-    `by` is empty for a client without a token; `epoch`: of the older token, 0 = none.
+    `by`: empty for a client without a token. `epoch`: epoch of the older token; 0 without a token.
     """
 
     by: str
@@ -55,11 +55,11 @@ class Overwritten:
 
 @dataclass(frozen=True, slots=True)
 class RunningPartition:
-    """One partition that a consumer runs. `position` is the next offset to process; `lag_records` is None if unknown.
+    """One partition that a consumer runs. `position`: the next offset to process. `lag_records`: `None` if unknown.
 
     - `started`: the start position is committed under `token`, and the partition was in a planned batch or at the log's
       end.
-    - `rate`: records per second written to the partition; `record_bytes`: average record size; `None` if unknown.
+    - `rate`: records per second written to the partition. `record_bytes`: average record size; `None` if unknown.
     - `closing`: no longer held, but a batch with the partition is running.
     - `taken`: how the partition was taken up, once known.
     - `overwritten`: the foreign commit that the owner has overwritten within the last five minutes.
@@ -78,10 +78,10 @@ class RunningPartition:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Processing that fails and is retried: a sink or a pipeline fails for the reason `why`.
+    """Processing fails and is retried. `why`: the reason of the sink or the pipeline.
 
-    `partitions`: the waiting partitions; empty = the topic is not read at all. `tries` tries have failed within `for_s`
-    seconds; `next_s`: seconds until the next try, 0 = under way or due. `away`: the sink itself does not answer.
+    `partitions`: the waiting partitions; empty if the topic is not read at all. `tries`: failed tries within `for_s`
+    seconds. `next_s`: seconds until the next try; 0 if under way or due. `away`: the sink itself does not answer.
     """
 
     partitions: tuple[int, ...]
@@ -97,7 +97,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class TopicStatus:
-    """A consumer's status of one topic. `acted_epoch` 0 = no node acted on yet.
+    """A consumer's status of one topic. `acted_epoch`: 0 before the first node.
 
     `held`: partition → epoch of every partition that the accepted node lets the consumer run or take over, started or
     not. After a loss of ZooKeeper this is the only source. `stalls`: epoch → the longest stall of kept partitions, for
@@ -116,7 +116,7 @@ class TopicStatus:
 
 
 class Condition(StrEnum):
-    """How a consumer is, by its own word."""
+    """The condition that a consumer reports of itself."""
 
     OK = "ok"
     STARTING = "starting"
@@ -124,14 +124,14 @@ class Condition(StrEnum):
     LEAVING = "leaving"
     FAILED = "failed"  # has to leave
     STUCK = "stuck"
-    FAILING = "failing"  # at something that is tried again
+    FAILING = "failing"  # something fails and is tried again
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStatus:
     """The answer of a consumer's own interface. `health`: the `condition` and its reason, for a person.
 
-    `asked_s`, `answered_s`: times of request and answer by the asking process's monotonic clock (0 = unknown).
+    `asked_s`, `answered_s`: times of request and answer by the asking process's monotonic clock; 0 if unknown.
     """
 
     consumer: str
@@ -147,7 +147,7 @@ class ConsumerStatus:
 
     @property
     def leaves(self) -> bool:
-        """Return whether the process is about to end: its partitions close, and none starts."""
+        """Return whether the process is about to end. Then its partitions close, and none starts."""
         return self.condition in (Condition.LEAVING, Condition.FAILED)
 
 

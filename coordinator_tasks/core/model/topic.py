@@ -26,7 +26,10 @@ class StartRule(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Token:
-    """The right to commit, compared by the epoch of acquisition first. Every commit's metadata includes the token."""
+    """The right to commit. Tokens are compared by the epoch of acquisition first.
+
+    Every commit's metadata has the token.
+    """
 
     epoch: int
     incarnation: int
@@ -46,8 +49,8 @@ class Handoff:
 class Ago:
     """Seconds between the giver's last steps and its release, by a monotonic clock.
 
-    `read_s`: since reading the node with the hand-off. `passed_s`: since the last record passed the sink; `empty_s`:
-    since the giver last knew that no further record waited (`None` = never in this ownership). `usual_s` is a duration:
+    `read_s`: since the node with the hand-off was read. `passed_s`: since the last record passed the sink. `empty_s`:
+    since the giver last knew that no further record waited; `None` if never in this ownership. `usual_s`: a duration,
     the longest undisturbed stall of the partition in the ten to twenty seconds before.
     """
 
@@ -59,7 +62,8 @@ class Ago:
 
 @dataclass(frozen=True, slots=True)
 class LastPass:
-    """When a partition's records last passed the sink or nothing was left to read, in a form that outlives the consumer.
+    """When a partition's records last passed the sink, or nothing was left to read, in a form that outlives the
+    consumer.
 
     This was `after_s` after the consumer had read the topic's node of `epoch`. `usual_s`: as in `Ago`.
     """
@@ -73,8 +77,8 @@ class LastPass:
 class Release:
     """The giver's note on the partition's node after its last commit.
 
-    `epoch`: of the hand-off; `token`: the token of the commit of `offset`. `ago`: the giver's last steps, used only to
-    measure pauses.
+    `epoch`: the hand-off's epoch. `token`: the token of the commit of `offset`. `ago`: times of the giver's last steps.
+    They only measure pauses.
     """
 
     epoch: int
@@ -88,7 +92,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Seek:
-    """The offset at which a person wants a partition to continue; counts as a commit under a token of `epoch`."""
+    """The offset at which a person wants a partition to continue. It counts as a commit under a token of `epoch`."""
 
     offset: int
     epoch: int
@@ -98,7 +102,7 @@ class Seek:
 class TopicNode:
     """`/assignments/[TOPIC]`: everything that consumers act on. Every write raises `epoch` by at least 1.
 
-    - `assignments`: partition → consumer; `since`: partition → the epoch at which the holding began.
+    - `assignments`: partition → consumer. `since`: partition → the epoch at which the holding began.
     - `handoff`: partition → its hand-off. A partition in neither map is being closed everywhere, or has no owner.
     - `incarnations`: consumer → the incarnation with the right to run partitions; other incarnations run nothing.
     - `guarded`: partitions not released by a last owner whose process may still live. The new owner waits until the
@@ -161,12 +165,13 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """A person wants the assignment from before `rebalance`. Pins take precedence, and the strategy places the
-    remaining partitions.
+    """A person wants the assignment from before `rebalance`.
+
+    Pins take precedence, and the strategy places the remaining partitions.
 
     - `assignments`: partition → consumer, also of partitions that stay.
-    - `targets`: consumer → incarnation of the targets at that time: the roll back ends when the targets change.
-    - `for_s`: the roll back ends this many seconds after `at` instead; 0 = when the targets change.
+    - `targets`: consumer → incarnation of the targets at that time. The roll back ends when the targets change.
+    - `for_s`: the roll back ends this many seconds after `at` instead; 0 means when the targets change.
     """
 
     rebalance: str
@@ -193,7 +198,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A person's answer to the plan with this `digest` of inputs and moves. `granted` False = rejected."""
+    """A person's answer to the plan with this `digest` of inputs and moves. `granted`: False means rejected."""
 
     digest: str
     granted: bool
@@ -228,6 +233,5 @@ CONFIGURED = tuple(one.name for one in fields(TopicConfig) if one.name in TopicN
 """Configuration fields that a topic's node repeats."""
 SEEKS, PROPERTIES, PACKED = "seeks", "properties", "packed"
 FORMATS = (SEEKS, PROPERTIES, PACKED)
-"""Fields of a topic's node that older releases cannot read: 0.1.0 reads no field of the list, 0.2.0 not the packed
-form. Without support for a field, a consumer refuses the node, and holds.
-"""
+"""Fields of a topic's node that older releases cannot read. Release 0.1.0 reads none of them, 0.2.0 not the packed
+form. Without support for a field, a consumer refuses the node, and holds."""

@@ -1,8 +1,8 @@
 """The fence in Kafka's committed metadata: who may continue, and where a new owner starts.
 
 Kafka does not fence the commits of `assign()` consumers, and comparing and committing are two requests. So every owner
-reads the committed entry at least once a second and judges it here. A newer token means: stop at once. An older token,
-or no token, means that our commit was overwritten: report this and commit our entry again.
+reads the committed entry at least once a second and judges it here. After a newer token, the owner stops at once. An
+older or missing token means that our commit was overwritten: the owner reports this and commits our entry again.
 """
 
 from dataclasses import dataclass, replace
@@ -11,16 +11,16 @@ from enum import StrEnum
 from coordinator_tasks.core.model import Committed, Release, Seek, StartRule, Token
 
 FAR = 2**32
-"""Epochs. At a hundred writes a second, a topic reaches so many in sixteen months."""
+"""Epochs. A topic with a hundred writes a second reaches so many in sixteen months."""
 
 
 def is_far_ahead(epoch: int, known: int) -> bool:
-    """Return whether the topic cannot have reached this epoch, named in an answer or a commit."""
+    """Return whether the topic cannot have reached this epoch of an answer or a commit."""
     return epoch > known + FAR
 
 
 def credible(committed: Committed, known: int) -> Committed:
-    """Return the committed entry; an entry beyond the topic's reachable epochs loses its token.
+    """Return the committed entry, without its token if the topic cannot have reached the token's epoch.
 
     An entry without a token fences no consumer.
     """
@@ -41,9 +41,8 @@ def judge(own: Token, committed: Committed | None, topic_id: str, consumer: str)
     """Compare our token with the committed entry. An entry of another topic id is no owner's and is overwritten.
 
     Two generations may acquire at one epoch, if ZooKeeper and every consumer that knew the epoch were lost after its
-    only commit was overwritten. Then the owner with the smaller incarnation stops, and with equal incarnations both
-    stop. Our own entry of the former generation is committed again, because the new generation has adopted the
-    holding.
+    only commit was overwritten. Then the owner with the smaller incarnation stops; with equal incarnations both stop.
+    Our own entry of the former generation is committed again, because the new generation has adopted the holding.
     """
     if committed is None or committed.token is None or committed.topic_id != topic_id:
         return Judgement.REWRITE
@@ -56,7 +55,7 @@ def judge(own: Token, committed: Committed | None, topic_id: str, consumer: str)
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a new owner begins. `source` names where the offset comes from, for status and reports."""
+    """Where a new owner begins. `source`: origin of the offset, for status and reports."""
 
     offset: int
     source: str
@@ -71,11 +70,11 @@ class Bounds:
 
 
 class NoStart(Exception):
-    """There is no committed offset and the start rule is `none`; the partition reports the text."""
+    """There is no committed offset and the start rule is `none`. The partition reports the text."""
 
 
 def sought(committed: Committed | None, release: Release | None, topic_id: str, seek: Seek | None) -> Seek | None:
-    """Return the seek, if no consumer has acquired the partition after it; a start then follows the seek.
+    """Return the seek unless a consumer has acquired the partition after it. A start then follows the seek.
 
     An owner commits its start under its token before it reads. So a token of the seek's epoch or later, in the
     committed entry or the release, proves that the seek was done.
@@ -97,9 +96,9 @@ def start_position(
     """Return a new owner's start: the position with the newest token, of the committed entry and the release.
 
     - A committed entry with a newer token is at least as far as the release. With the same token the larger offset
-      counts, because an earlier commit of that owner may have come late and overwritten its last.
+      counts, because an earlier commit of that owner may have come late and overwritten its last commit.
     - A commit of another topic id is ignored.
-    - A partition that appeared after the topic was first managed starts at its beginning, whatever the rule, so that
+    - A partition that appeared after the topic was first managed starts at its beginning under any rule, so that
       nothing is lost.
 
     Raises `NoStart`.

@@ -31,7 +31,7 @@ class Reading(StrEnum):
 
 
 def accepts(accepted: TopicNode | None, seen: TopicNode) -> Reading:
-    """Compare a new read with the accepted node; only `ACT` replaces it."""
+    """Compare a new read with the accepted node. Only `ACT` replaces the accepted node."""
     if accepted is None:
         return Reading.ACT
     if seen.generation != accepted.generation:
@@ -43,7 +43,7 @@ def accepts(accepted: TopicNode | None, seen: TopicNode) -> Reading:
 
 
 def _of_ours(accepted: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> TopicNode | None:
-    """Return the accepted node, if this incarnation may run or release partitions under it."""
+    """Return the accepted node if this incarnation may run or release partitions under it."""
     if accepted is None or accepted.removed or isolated or accepted.incarnations.get(consumer) != incarnation:
         return None
     return accepted
@@ -52,14 +52,14 @@ def _of_ours(accepted: TopicNode | None, consumer: str, incarnation: int, isolat
 class Via(StrEnum):
     """Why a consumer may run a partition."""
 
-    ASSIGNED = "assigned"  # stands in `assignments`, every earlier owner has confirmed
-    GUARDED = "guarded"  # stands in `assignments`, an earlier owner may still have a process
+    ASSIGNED = "assigned"  # in `assignments`, and every earlier owner has confirmed
+    GUARDED = "guarded"  # in `assignments`, and an earlier owner may still have a process
     RELEASED = "released"  # taker of a hand-off after the giver's release
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The right to run one partition under `token`; a taker starts from `release`."""
+    """The right to run one partition under `token`. A taker starts from `release`."""
 
     partition: int
     token: Token
@@ -92,7 +92,7 @@ def grants(
 
 
 def _of_holding(release: Release | None, token: Token) -> Release | None:
-    """Return the release if this holding began as its hand-off; an older release may be of a topic since recreated."""
+    """Return the release if its hand-off began this holding. An older release may be of a topic since recreated."""
     same = release is not None and (release.epoch, release.generation) == (token.epoch, token.generation)
     return release if same else None
 
@@ -103,7 +103,7 @@ def releases_entry(release: Release, entry: Handoff, generation: str) -> bool:
 
 
 def takes_over(accepted: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> dict[int, Handoff]:
-    """Return the entries to take over after their release: this incarnation warms up and watches their nodes."""
+    """Return the entries to take over after their release. This incarnation warms up and watches their nodes."""
     node = _of_ours(accepted, consumer, incarnation, isolated)
     return {} if node is None else {p: entry for p, entry in node.handoff.items() if entry.taker == consumer}
 
@@ -115,13 +115,13 @@ def owes_release(accepted: TopicNode | None, consumer: str, incarnation: int, is
 
 
 def may_hold(accepted: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> dict[int, int]:
-    """Return partition → epoch of everything that the node lets this incarnation run or take over (for the status)."""
+    """Return partition → epoch of each partition that the node lets this incarnation run or take over, for the status."""
     node = _of_ours(accepted, consumer, incarnation, isolated)
     return {} if node is None else all_may_hold(node).get(consumer, {})
 
 
 def all_may_hold(node: TopicNode) -> dict[str, dict[int, int]]:
-    """Return consumer → `may_hold` of the node's incarnation: in one pass, for a thousand consumers."""
+    """Return consumer → `may_hold` of the node's incarnation. One pass serves a thousand consumers."""
     found: dict[str, dict[int, int]] = {}
     if node.removed:
         return found
@@ -150,8 +150,8 @@ def changes(
 ) -> Changes:
     """Compare granted with running partitions.
 
-    `running`: partition → the token of its acquisition; `closing`: partitions already being stopped; `released`:
-    partition → the epoch of our last release.
+    `running`: partition → the token of its acquisition. `closing`: partitions that are stopping. `released`: partition
+    → the epoch of our last release.
     """
     stop = tuple(sorted(p for p, token in running.items() if p not in closing and _outdated(granted.get(p), token)))
     start = tuple(granted[p] for p in sorted(granted.keys() - running.keys()))

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Side(StrEnum):
-    """Owner of the account. A consumer is the plain process, or the Spark driver and its executors together."""
+    """Owner of the account. A consumer is the plain process, or the Spark driver with its executors."""
 
     COORDINATOR = "coordinator"
     CONSUMER = "consumer"
@@ -21,7 +21,7 @@ class Resource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """One operation on one kind of resource. Read and Write include Describe."""
+    """An operation on a kind of resource. Read and Write include Describe."""
 
     resource: Resource
     operation: str
@@ -43,10 +43,10 @@ _NEEDED = {
 
 
 def needed(side: Side, *, transactional: bool) -> tuple[Right, ...]:
-    """The rights of an account; `transactional`: the fence of the cluster."""
+    """Return the rights of an account. `transactional`: whether the cluster fences by transactions."""
     return (*_NEEDED[side], *([_TRANSACTIONS] if transactional and side is Side.CONSUMER else []))
 
 
 def transactional_ids(cluster: str) -> str:
-    """The beginning of all transactional ids of a cluster."""
+    """Return the beginning of all transactional ids of a cluster."""
     return f"{cluster}/"

@@ -1,6 +1,6 @@
-"""Rights of a consumer's ZooKeeper account on each node, if separate from the coordinator's account.
+"""Rights of the consumers' ZooKeeper account on each node, if the coordinator has a separate account.
 
-The coordinator's account may do everything with all nodes. ZooKeeper's rights: `r`ead data and children, `w`rite data,
+The coordinator's account has all rights on all nodes. ZooKeeper's rights: `r`ead data and children, `w`rite data,
 `c`reate children, `d`elete children.
 """
 
@@ -19,12 +19,12 @@ _RIGHTS = {
     ("assignments", 2): "r",
     ("assignments", 3): "rw",
 }
-"""By folder and depth below the cluster's node."""
+"""Rights by folder and depth below the cluster's node."""
 CREATED_BY_CONSUMERS = frozenset({("members", 2), ("ids", 2), ("leaving", 2)})
 
 
 def of_consumers(path: str) -> str:
-    """Return the rights of a consumer's account on this node; empty = none."""
+    """Return the rights of a consumer's account on this node; empty without rights."""
     place = _place(path)
     if place is None:
         return ""
@@ -32,12 +32,12 @@ def of_consumers(path: str) -> str:
 
 
 def is_created_by_consumers(path: str) -> bool:
-    """Whether consumers create this node; everything else is created by the coordinator."""
+    """Return whether consumers create this node. The coordinator creates all other nodes."""
     return _place(path) in CREATED_BY_CONSUMERS
 
 
 def _place(path: str) -> tuple[str, int] | None:
-    """Return the node's folder in a cluster, and the depth below the cluster's node; `None` = outside of all clusters."""
+    """Return the node's folder in a cluster, and the depth below the cluster's node; `None` outside of all clusters."""
     if not path.startswith(f"{ROOT}/"):
         return None
     _cluster, *inside = path.removeprefix(f"{ROOT}/").split("/")

@@ -1,4 +1,4 @@
-"""ZooKeeper helpers shared by services and adapters: lists that may be missing, and writes under guards."""
+"""ZooKeeper helpers of services and adapters: lists that may be missing, and writes under guards."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
@@ -9,7 +9,7 @@ from coordinator_tasks.core.ports import Create, Node, Operation, SetData, ZooKe
 MAX_ATTEMPTS = 20
 """Maximum attempts of a compare-and-set. Each lost attempt means that another writer made progress."""
 CHUNK = 256
-"""Consumers' nodes held at once, as each may have a megabyte."""
+"""Consumers' nodes held at once; each may have a megabyte."""
 K = TypeVar("K")
 T = TypeVar("T")
 
@@ -23,9 +23,9 @@ def children(zk: ZooKeeper, path: str) -> list[str]:
 
 
 def find_many(zk: ZooKeeper, paths: Mapping[K, str], denied: dict[K, CoordinatorError] | None = None) -> dict[K, Node]:
-    """Return the nodes at these paths, by their keys; a missing node is left out.
+    """Return the nodes at these paths, by their keys, without missing nodes.
 
-    `denied` gets the nodes that this account may not read, also left out; without it, the first denial is raised.
+    `denied` gets the nodes that this account may not read. Without `denied`, the first denial is raised.
     """
     try:
         nodes = zk.get_many(list(paths.values()))
@@ -50,12 +50,12 @@ def chunks(names: Sequence[K], size: int) -> Iterator[Sequence[K]]:
 
 
 def numbered(zk: ZooKeeper, folder: str) -> list[str]:
-    """The names of a folder's records, oldest first; any other child is no record."""
+    """Return the names of a folder's records, oldest first. Other children are left out."""
     return [name for name in children(zk, folder) if name.isascii() and name.isdigit()]
 
 
 def newest_first(zk: ZooKeeper, folder: str, names: Sequence[str], chunk: int) -> Iterator[tuple[str, str, Node]]:
-    """Yield name, path and node of these records, `chunk` at a time; `names` are the oldest first.
+    """Yield name, path and node of these records, `chunk` at a time, newest first. `names` are oldest first.
 
     Pruned records are left out.
     """
@@ -65,18 +65,18 @@ def newest_first(zk: ZooKeeper, folder: str, names: Sequence[str], chunk: int) -
 
 
 def newest_paths(folder: str, names: Sequence[str], chunk: int) -> Iterator[dict[str, str]]:
-    """Yield name → path of these records, `chunk` at a time, the newest first; `names` are the oldest first."""
+    """Yield name → path of these records, `chunk` at a time, newest first. `names` are oldest first."""
     for end in range(len(names), 0, -chunk):
         yield {name: f"{folder}/{name}" for name in reversed(names[max(0, end - chunk) : end])}
 
 
 def put(path: str, data: bytes, version: int) -> Operation:
-    """Set the node at this version; -1 = create it."""
+    """Set the node at this version; -1 creates the node."""
     return Create(path, data) if version < 0 else SetData(path, data, version)
 
 
 def written(zk: ZooKeeper, operations: Sequence[Operation]) -> bool:
-    """Apply all of them once; False = a guard failed and nothing was applied."""
+    """Apply all operations once. Return False if a guard failed and nothing was applied."""
     try:
         zk.transact(operations)
     except LookAgain:
@@ -93,11 +93,11 @@ def compare_and_set(
     doing: str = "it was being written",
     exhausted: type[CoordinatorError] = LookAgain,
 ) -> T:
-    """Read, change, write under guards; start over when a guard fails. Returns the result of the applied attempt.
+    """Read, change, write under guards; start over when a guard fails. Return the result of the applied attempt.
 
-    `attempt` reads, and returns the guarded operations with its result; no operations = nothing to change. After
-    `MAX_ATTEMPTS` failed guards it raises `exhausted`, with the text that `path` changed while `doing`. `lost` is
-    called after each failed guard, and may raise.
+    `attempt` reads, and returns the guarded operations with its result; without operations, nothing changes. After
+    `MAX_ATTEMPTS` failed guards, raise `exhausted` with the text that `path` changed while `doing`. `lost` is called
+    after each failed guard, and may raise.
     """
     for _ in range(MAX_ATTEMPTS):
         operations, result = attempt()

@@ -10,7 +10,7 @@ _MOST = 10  # causes of one kind in a record
 
 
 def kept(causes: Iterable[Cause]) -> tuple[Cause, ...]:
-    """The first ten causes, and how many more there are."""
+    """Return the first ten causes, and how many more there are."""
     found = tuple(causes)
     more = (Cause(CauseKind.MORE, amount=len(found) - _MOST),) if len(found) > _MOST else ()
     return (*found[:_MOST], *more)
@@ -22,7 +22,7 @@ def of_one(cause: Cause) -> str:
 
 
 def said(causes: Sequence[Cause], word: Callable[[Cause], str] = of_one) -> str:
-    """Return the causes in one sentence; `word` gives one cause in words."""
+    """Return the causes in one sentence. `word` gives one cause in words."""
     on = bool(causes) and causes[0].kind is CauseKind.CONTINUED
     sentence = "; ".join(map(word, causes[on:]))
     if not on:
@@ -31,7 +31,7 @@ def said(causes: Sequence[Cause], word: Callable[[Cause], str] = of_one) -> str:
 
 
 def by_whom(cause: Cause) -> str:
-    """`(by ada: a new host)`."""
+    """Return a text such as `(by ada: a new host)`."""
     return f"(by {cause.by}{because(cause.why)})"
 
 
@@ -41,7 +41,7 @@ def restart_planned(cause: Cause) -> str:
 
 
 def listed(partitions: Collection[int]) -> str:
-    """`partition 7`, `partitions 0, 1 and 2 more`: cut after ten."""
+    """Return `partition 7`, or `partitions 0, 1 and 2 more`, cut after ten."""
     return f"{noun(partitions)} {shown(partitions)}"
 
 

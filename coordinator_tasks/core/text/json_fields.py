@@ -1,4 +1,4 @@
-"""JSON objects, read strictly: every wrong type, missing field or odd number is a `Malformed` that names the path."""
+"""JSON objects, read strictly. Each wrong type, missing field or odd number raises `Malformed` with the path."""
 
 import json
 from collections import Counter
@@ -12,17 +12,17 @@ MAX_BYTES = 1_000_000  # ZooKeeper's own limit (jute.maxbuffer) is 1,048,575
 MAX_NUMBER = 2**63 - 1  # Kafka's own limit for an offset
 MAX_LINK_CHARS = 500
 MAX_COUNT = 2**53 - 1
-"""Maximum of epochs and incarnations: the next number can still be counted, written and read."""
+"""Maximum of epochs and incarnations. The next number can still be counted, written and read."""
 MAX_REAL = 1e15  # sums and products of many stay finite
-MAX_TIME = 253_402_300_799.0  # the last second of the year 9999, the last that a page can show
-MAX_SPAN_S = 1e9  # of a measured span of time: some thirty years
+MAX_TIME = 253_402_300_799.0  # the last second of the year 9999, which a page can still show
+MAX_SPAN_S = 1e9  # maximum of a measured span: some thirty years
 MAX_GENERATION = 64  # characters; ours have 16
 MISSING: Any = object()
 V = TypeVar("V")
 
 
 class Fields:
-    """One JSON object at `path`; errors name its place `where` inside the node."""
+    """One JSON object at `path`. Errors name its place `where` inside the node."""
 
     __slots__ = ("data", "path", "where")
 
@@ -33,9 +33,9 @@ class Fields:
 
     @classmethod
     def parse(cls, path: str, raw: bytes, version: int, limit: int = MAX_BYTES, *, once: bool = False) -> "Fields":
-        """Read the object of a znode and check its `version` (missing = 1, as in the contract's examples).
+        """Read the object of a znode and check its `version`. A missing version is 1, as in the contract's examples.
 
-        `once`: refuse a repeated name in an object; else the last value counts.
+        `once`: refuse a repeated name in an object; by default the last value counts.
         """
         if len(raw) > limit:
             raise Malformed(path, f"has {len(raw)} bytes, more than {limit}")
@@ -64,32 +64,32 @@ class Fields:
         return value
 
     def number(self, name: str, default: int = MISSING, most: int = MAX_NUMBER) -> int:
-        """A whole number from 0 to `most`."""
+        """Return a whole number from 0 to `most`."""
         value = self.data.get(name, default)
         if type(value) is not int or not 0 <= value <= most:  # a bool is an instance of int
             raise self._wrong(name, value, f"a whole number from 0 to {most}")
         return value
 
     def count(self, name: str) -> int:
-        """An epoch or an incarnation."""
+        """Return an epoch or an incarnation."""
         return self.number(name, MISSING, MAX_COUNT)
 
     def generation(self, name: str) -> str:
-        """Return the name of a generation, limited in length, because a name from an answer is written into nodes."""
+        """Return the name of a generation. Its length is limited, because nodes repeat names from answers."""
         value = self.text(name)
         if len(value) > MAX_GENERATION:
             raise self.bad(name, f"has {len(value)} characters, more than {MAX_GENERATION}")
         return value
 
     def real(self, name: str, default: float = MISSING, most: float = MAX_REAL) -> float:
-        """A number from 0 to `most`."""
+        """Return a number from 0 to `most`."""
         value = self.data.get(name, default)
         if type(value) not in (int, float) or not 0 <= value <= most:
             raise self._wrong(name, value, f"a number from 0 to {most:.0f}")
         return float(value)
 
     def time(self, name: str, default: float = MISSING) -> float:
-        """Seconds since 1970, until the year 9999."""
+        """Return seconds since 1970, until the year 9999."""
         return self.real(name, default, MAX_TIME)
 
     def flag(self, name: str) -> bool:
@@ -99,7 +99,7 @@ class Fields:
         return value
 
     def choice(self, name: str, kind: Callable[[str], V]) -> V:
-        """A member of a closed set."""
+        """Return a member of a closed set."""
         value = self.text(name)
         try:
             return kind(value)
@@ -113,7 +113,7 @@ class Fields:
         return Fields(self.path, value, f"{self.where}{name}.")
 
     def partitions(self, name: str) -> tuple[int, ...]:
-        """A list of different partition numbers, sorted; missing = empty."""
+        """Return different partition numbers, sorted; empty if missing."""
         value = self._list(name, "partitions")
         for one in value:
             if type(one) is not int or not 0 <= one <= MAX_PARTITION:
@@ -123,21 +123,21 @@ class Fields:
         return tuple(sorted(value))
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A list of strings; missing = empty."""
+        """Return a list of strings; empty if missing."""
         value = self._list(name, "strings")
         if not all(isinstance(one, str) for one in value):
             raise self._wrong(name, value, "a list of strings")
         return tuple(value)
 
     def objects(self, name: str) -> "list[Fields]":
-        """A list of objects; missing = empty."""
+        """Return a list of objects; empty if missing."""
         listed = self.data.get(name, [])
         if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
             raise self.bad(name, "is not a list of objects")
         return [Fields(self.path, one, f"{self.where}{name}[{index}].") for index, one in enumerate(listed)]
 
     def reals(self, name: str) -> tuple[float, ...]:
-        """A list of numbers from 0 to `MAX_REAL`; missing = empty."""
+        """Return numbers from 0 to `MAX_REAL`; empty if missing."""
         value = self._list(name, "numbers")
         inner = Fields(self.path, {str(i): one for i, one in enumerate(value)}, f"{self.where}{name}.")
         return tuple(inner.real(key) for key in inner.data)
@@ -150,13 +150,13 @@ class Fields:
 
 
 def read_json(text: str, *, once: bool = False) -> Any:
-    """The value of a JSON text; raises `ValueError`, also for half a character (a lone surrogate).
+    """Return the value of a JSON text. Raises `ValueError`, also for half a character (a lone surrogate).
 
     `once`: as in `parse`.
     """
     try:
         data = (_ONCE if once else _DECODER).decode(text)
-        if "\\u" in text:  # the only source of half a character, readable but never writable again
+        if "\\u" in text:  # the only source of half a character, which could never be written again
             json.dumps(data, ensure_ascii=False).encode()
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error

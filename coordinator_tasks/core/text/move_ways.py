@@ -1,4 +1,4 @@
-"""How the moves of a plan are told: in logs, on pages and by commands. Pure."""
+"""Texts for the moves of a plan, in logs, on pages and by commands. Pure."""
 
 from collections.abc import Iterable, Mapping
 
@@ -17,7 +17,7 @@ HOW: Mapping[MoveKind, tuple[str, str]] = {
 
 
 def by_way(moves: Iterable[Move]) -> dict[tuple[str, str, MoveKind], list[int]]:
-    """Return (giver, taker, kind) → its partitions, sorted, without repeats; an empty name means no consumer."""
+    """Return (giver, taker, kind) → its sorted partitions, without repeats. An empty name means no consumer."""
     found: dict[tuple[str, str, MoveKind], list[int]] = {}
     for move in sorted(set(moves), key=lambda move: (move.giver, move.taker, move.kind, move.partition)):
         found.setdefault((move.giver, move.taker, move.kind), []).append(move.partition)
@@ -27,7 +27,7 @@ def by_way(moves: Iterable[Move]) -> dict[tuple[str, str, MoveKind], list[int]]:
 def way(giver: str, taker: str, kind: MoveKind, count: int = 2) -> str:
     """Return `from a to b by hand-off` or `start on a`.
 
-    The text after partitions, or after their number, in a sentence.
+    In a sentence, the text follows partitions or their number.
     """
     verb = agreed(count, "starts", "start")
     match kind:

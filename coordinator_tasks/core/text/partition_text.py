@@ -1,13 +1,13 @@
-"""Partition numbers in a few characters: `0-3,7`, and other parts of sentences. Pure."""
+"""Partition numbers in a few characters, such as `0-3,7`, and other parts of sentences. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 
 _SHOWN = 10  # maximum names in a sentence
-MAX_PARTITIONS = 1_000_000  # of one range; a larger range, by mistake, would fill the memory
+MAX_PARTITIONS = 1_000_000  # a larger range, by mistake, would fill the memory
 
 
 def ranges(partitions: Iterable[int]) -> str:
-    """`0-3,7` for 0, 1, 2, 3, 7."""
+    """Return `0-3,7` for 0, 1, 2, 3, 7."""
     found: list[list[int]] = []
     for one in sorted(partitions):
         if found and one == found[-1][1] + 1:
@@ -18,12 +18,12 @@ def ranges(partitions: Iterable[int]) -> str:
 
 
 def named(partitions: Collection[int]) -> str:
-    """`partition 7`, `partitions 0-3,7`."""
+    """Return `partition 7` or `partitions 0-3,7`."""
     return f"{noun(partitions)} {ranges(partitions)}"
 
 
 def leaderless(topic: str, partitions: Collection[int]) -> str:
-    """Return why offsets of these partitions are unknown, and the remedy; a further remedy may follow."""
+    """Return why the offsets of these partitions are unknown, and the remedy. A further remedy may follow."""
     has = agreed(len(partitions), "has", "have")
     return f"{named(partitions)} of topic {topic!r} {has} no leader; check Kafka's brokers"
 
@@ -42,35 +42,35 @@ def noun(partitions: Collection[int]) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """`1 partition`, `4 partitions`."""
+    """Return `1 partition` or `4 partitions`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def agreed(number: int, one: str, several: str) -> str:
-    """The verb or pronoun for so many: `agreed(1, "starts", "start")`."""
+    """Return the form of a word for this number: `agreed(1, "starts", "start")`."""
     return one if number == 1 else several
 
 
 def shown(names: Iterable[object]) -> str:
-    """A list in a sentence, cut after ten: `a, b and 9,950 more`; empty = no name."""
+    """Return names in a sentence, cut after ten: `a, b and 9,950 more`; empty without a name."""
     listed = list(names)
     text = ", ".join(str(name) for name in listed[:_SHOWN])
     return text if len(listed) <= _SHOWN else f"{text} and {len(listed) - _SHOWN:,} more"
 
 
 def first(sentences: Iterable[str]) -> tuple[str, ...]:
-    """The first ten sentences, and how many more there are."""
+    """Return the first ten sentences, and how many more there are."""
     listed = tuple(sentences)
     return listed if len(listed) <= _SHOWN else (*listed[:_SHOWN], f"and {len(listed) - _SHOWN:,} more")
 
 
 def joined(sentences: Iterable[str]) -> str:
-    """Join sentences, cut after ten; empty sentences are left out."""
+    """Join sentences, cut after ten, without empty sentences."""
     return "; ".join(first(filter(None, sentences)))
 
 
 def because(why: str) -> str:
-    """Return the end of a sentence with its reason."""
+    """Return a reason as the end of a sentence."""
     return f": {why}" if why else ""
 
 
@@ -95,5 +95,5 @@ def numbers(text: str, most: int | None = None) -> tuple[int, ...]:
 
 
 def cut(text: str, most: int) -> str:
-    """Return the text in at most `most` characters; a longer text ends in three dots."""
+    """Return the text in at most `most` characters. A longer text ends in three dots."""
     return text if len(text) <= most else f"{text[: most - 3]}..."

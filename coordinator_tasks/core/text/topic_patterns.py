@@ -1,6 +1,7 @@
-"""Regular expressions for names of topics, in RE2's syntax and matched in time linear in the name.
+"""Regular expressions for names of topics, in RE2's syntax. Matching takes time linear in the name.
 
-Patterns come from registrations and the planner evaluates them: a backtracking pattern, as Python's, could stop it.
+Patterns come from registrations, and the planner evaluates them. A backtracking pattern, as in Python, could stop the
+planner.
 """
 
 import re
@@ -20,13 +21,13 @@ _OPTIONS.log_errors = False
 _OPTIONS.never_capture = True
 _OPTIONS.max_mem = 64 * 1024  # a pattern of this size matches a name in less than 10 ms
 _NO_REPETITION = re.compile(r"\{(?!\d+(,\d*)?\})")
-"""RE2 takes these braces for letters, and so the pattern for one without topics."""
+"""RE2 reads these braces as letters, so the pattern would match no topic."""
 _SYNTAX = "\\[]{}()|*+?^$"
 
 
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> Any | Refused:
-    """RE2's expression, or why there is none."""
+    """Return RE2's expression, or the reason for a refusal."""
     problem = ""
     if len(pattern) > MAX_CHARS:
         problem = f"it has more than {MAX_CHARS} characters"
@@ -49,7 +50,7 @@ def _found(pattern: str, name: str) -> bool:
 
 
 def literal(text: str) -> str | None:
-    """Return the topic of a text without syntax other than escaped dots; `None` = a pattern."""
+    """Return the topic of a text with no syntax but escaped dots; `None` for a pattern."""
     rest = text.replace("\\.", "")
     return None if "." in rest or any(letter in _SYNTAX for letter in rest) else text.replace("\\.", ".")
 
@@ -67,7 +68,7 @@ def check(pattern: str) -> None:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Return whether a pattern or a name matches this topic; an unsupported pattern matches none."""
+    """Return whether a pattern or a name matches this topic. An unsupported pattern matches no topic."""
     named = literal(pattern)
     if named is not None or pattern == name:
         return name in (pattern, named)
@@ -89,5 +90,5 @@ def problem(patterns: Sequence[str]) -> str:
 
 @lru_cache(maxsize=1024)
 def _evaluated(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the patterns among a registration's texts, cached: every topic asks every registration again."""
+    """Return the patterns among a registration's texts. Cached, because every topic asks every registration again."""
     return tuple(islice((one for one in patterns if literal(one) is None), MAX_PATTERNS))

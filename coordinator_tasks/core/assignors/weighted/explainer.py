@@ -10,7 +10,7 @@ from coordinator_tasks.core.text.partition_text import counted
 
 
 class WeightedExplainer:
-    """The sentences of one answer."""
+    """The sentences of an answer."""
 
     def __init__(self, problem: Problem, answer: Mapping[int, str]) -> None:
         self.problem, self.rules = problem, rules_of(problem.parameters)
@@ -19,7 +19,7 @@ class WeightedExplainer:
         self.moves = sum(1 for p, m in problem.owned.items() if answer.get(p) != m)
 
     def summary(self) -> str:
-        """The load of the fullest member against the level, and the number of moves."""
+        """Return the load of the fullest member against the level, and the number of moves."""
         if not self.after.seats:
             return f"weighted by {self.rules.measure}: no consumer may have anything"
         fullest = max(self.after.seats, key=lambda m: (self.after.ratio(m), m))
@@ -30,7 +30,7 @@ class WeightedExplainer:
         )
 
     def given(self, partition: int, taker: str) -> str:
-        """Return the reason 'least load': the taker had the least load of the possible owners."""
+        """Return that the taker had the least load of the possible owners."""
         return f"{taker} carried least of those that may have it, {self._figure(self.before, taker)}{self._near(partition, taker)}"
 
     def moved(self, partition: int, giver: str, taker: str) -> str:
@@ -70,7 +70,7 @@ class WeightedExplainer:
         return f"{owner} carries {figure}, but no allowed move would gain {_percent(self.rules.min_gain)} of the level"
 
     def left(self, partition: int) -> str:
-        """Bans, zones or limits."""
+        """Return whether bans, zones or limits leave the partition without an owner."""
         may = [m for m in self.after.seats if self.after.may_have(m, partition)]
         if not may:
             return "no live consumer may have it: bans and capacities leave nobody"
@@ -78,7 +78,7 @@ class WeightedExplainer:
         return f"every consumer that may have it is at max.partitions already: {named}"
 
     def _figure(self, account: LoadAccount, member: str) -> str:
-        """`1200 records/s (83 % of the level)`."""
+        """Return a load such as `1200 records/s (83 % of the level)`."""
         if member not in account.seats:
             return "nothing"
         share = account.ratio(member) / account.level if account.level else 1.0

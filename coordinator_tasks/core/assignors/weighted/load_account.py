@@ -1,7 +1,7 @@
-"""The account of loads for `weighted`: every move updates it, so that nothing is counted twice.
+"""The account of loads for `weighted`. Every move updates the account, so nothing is counted twice.
 
-Sums are made in the order of the partition numbers, so that the same problem gives the same numbers whatever the order
-of its mappings. A partition without an owner stands under `NOBODY`.
+Sums follow the order of partition numbers. So the order of a problem's mappings never changes a number. A partition
+without an owner is listed under `NOBODY`.
 """
 
 from collections import Counter
@@ -22,9 +22,9 @@ Entry: TypeAlias = tuple[float, int, str]
 class LoadAccount:
     """The account of a problem: fixed partitions at the given members, all other partitions at the present owners.
 
-    - `placed`: partition → member, in numerical order; a member outside the problem only for a fixed partition.
+    - `placed`: partition → member, in numerical order; a member outside the problem holds only fixed partitions.
     - `seats`: the members that may have partitions: not banned from everything, and with a capacity.
-    - `load`, `count`: member → the weight and the number of its partitions, other topics included.
+    - `load`, `count`: member → the weight and the number of its partitions, including other topics.
     - `level`: the load per capacity if all movable partitions were spread evenly; no answer can be better.
     """
 
@@ -51,12 +51,12 @@ class LoadAccount:
 
     @property
     def top(self) -> float:
-        """The tolerance: a member with no more than this per capacity is not relieved."""
+        """Return the tolerance: a member with at most this load per capacity is not relieved."""
         return self.level * (1 + self.rules.tolerance) * (1 + SLACK)
 
     @property
     def alarm(self) -> float:
-        """The hysteresis: no member is relieved while all have no more than this per capacity."""
+        """Return the hysteresis: no member is relieved while all members have at most this load per capacity."""
         return self.level * (1 + self.rules.tolerance + self.rules.hysteresis) * (1 + SLACK)
 
     def weight(self, partition: int) -> float:
@@ -64,15 +64,15 @@ class LoadAccount:
         return self._table.weight(partition)
 
     def ratio(self, member: str) -> float:
-        """The member's load per capacity."""
+        """Return the member's load per capacity."""
         return self.load[member] / self.capacity[member]
 
     def racks(self, partition: int) -> tuple[str, ...]:
-        """Return the racks near the partition; none if racks do not count."""
+        """Return the racks near the partition; empty if racks do not count."""
         return self.problem.zones.get(partition, ()) if self.rules.zones is not Zones.OFF else ()
 
     def is_near(self, member: str, partition: int) -> bool:
-        """Return whether the member is in a rack of the partition's replicas; True if these are unknown."""
+        """Return whether the member is in a rack of the partition's replicas; True if the racks are unknown."""
         racks = self.racks(partition)
         return not racks or self.problem.members[member].rack in racks
 
@@ -89,13 +89,13 @@ class LoadAccount:
         return self.count[member] < self.limit[member]
 
     def homeless(self) -> list[int]:
-        """The partitions without an owner, the heaviest first."""
+        """Return the partitions without an owner, the heaviest first."""
         return self._table.of_nobody()[0]
 
     def by_weight(self, member: str) -> PartitionsByWeight:
         """Return the member's movable partitions, the lightest first."""
         if member not in self._by_weight:
-            # The same pass over all partitions serves the members likely to be asked for next.
+            # One pass over all partitions also serves the members that are likely to be read next.
             unread = [m for m in self.seats if m not in self._by_weight]
             self.read({member, *nlargest(_READ_AT_ONCE, unread, key=self._entry)})
         return self._by_weight[member]
@@ -106,7 +106,7 @@ class LoadAccount:
         self._by_weight |= {m: PartitionsByWeight(*held) for m, held in self._table.movable(unread).items()}
 
     def answer(self) -> dict[int, str]:
-        """Partition → member; partitions without an owner are left out."""
+        """Return partition → member, without partitions that have no owner."""
         return {p: m for p, m in self.placed.items() if m != NOBODY} if self.count[NOBODY] else self.placed
 
     # Changes ----------------------------------------------------------------------------------------------------------
@@ -139,12 +139,12 @@ class LoadAccount:
         return self.ratio(member), self.count[member], member
 
     def _kind(self, member: str) -> tuple[float, str]:
-        """Return the member's kind: among members of a kind, the least loaded is the best for every partition."""
+        """Return the member's kind. Among members of a kind, the least loaded is the best for every partition."""
         rack = self.problem.members[member].rack if self.rules.zones is not Zones.OFF else ""
         return self.capacity[member], rack
 
     def lightest(self) -> list[str]:
-        """Of each kind the member with room and the least load; the one with the least load per capacity first."""
+        """Return the least loaded member with room of each kind, sorted by load per capacity."""
         if not self._heaps:
             for member in self.seats:
                 self._heaps.setdefault(self._kind(member), []).append(self._entry(member))
@@ -153,15 +153,15 @@ class LoadAccount:
         found: list[Entry] = []
         for heap in self._heaps.values():
             while heap and (heap[0] != self._entry(heap[0][2]) or not self.has_room(heap[0][2])):
-                heappop(heap)  # stale or full; the next change pushes it again
+                heappop(heap)  # stale or full; the next change pushes the member again
             if heap:
                 found.append(heap[0])
         return [member for _, _, member in sorted(found)] if len(found) > 1 else [one[2] for one in found]
 
     def takers(self, partitions: Iterable[int] = ()) -> list[str]:
-        """Return members with room, lightest first: the best of each kind.
+        """Return members with room, lightest first.
 
-        Return all members with room if a member is banned from any of these partitions.
+        Return the best of each kind, unless a member is banned from any of these partitions; then return all.
         """
         if self._barred and not self._barred.isdisjoint(partitions):
             return [m for _, _, m in sorted(self._entry(m) for m in self.seats if self.has_room(m))]
@@ -169,15 +169,18 @@ class LoadAccount:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every member with room may have every partition, and all have the same capacity."""
+        """Return whether every member with room may have every partition, and all have the same capacity."""
         rules, capacities = self.rules, set(self.capacity.values())
         return len(capacities) == 1 and not rules.bans and (rules.zones is Zones.OFF or not self.problem.zones)
 
     def spread(self) -> None:
-        """If it is plain: give each partition without an owner, heaviest first, to the member with the least load."""
+        """Give partitions without an owner to the least loaded member, heaviest first.
+
+        Do nothing unless the account is plain.
+        """
         homeless, weights = self._table.of_nobody()
         seats, limit, capacity = self.seats, self.limit, next(iter(self.capacity.values()), 1.0)
-        # A seat's number sorts as its name does. The load comes last and is never compared.
+        # The number of a seat sorts like its name. The load comes last and is never compared.
         heap = [(self.ratio(m), self.count[m], i, self.load[m]) for i, m in enumerate(seats) if self.has_room(m)]
         heapify(heap)
         takers: list[int] = []

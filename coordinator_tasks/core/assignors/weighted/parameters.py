@@ -1,7 +1,7 @@
-"""The parameters of `weighted`: texts of a topic's configuration, read strictly.
+"""The parameters of `weighted`, read strictly from the texts of a topic's configuration.
 
 Lists are written `what: value; what: value`, sets of partitions `0-3,7` or `*`. Every error is a `Refused` of one line
-that names the parameter, the problem and the allowed values.
+with the parameter, the problem and the allowed values.
 """
 
 import math
@@ -13,9 +13,9 @@ from typing import TypeAlias
 from coordinator_tasks.core.assignors.weights import Measure
 from coordinator_tasks.core.errors import BadStrategy, Refused
 
-MAX_PARTITION = 1_000_000  # of a range: `0-99999999999` would fill the memory
+MAX_PARTITION = 1_000_000  # a range such as `0-99999999999` would fill the memory
 Reader: TypeAlias = Callable[[str, str], object]
-"""From a parameter's name and text to its value; raises `BadStrategy`."""
+"""Convert a parameter's name and text to its value; raises `BadStrategy`."""
 
 
 class Zones(StrEnum):
@@ -23,24 +23,24 @@ class Zones(StrEnum):
 
     OFF = "off"
     PREFER = "prefer"  # a partition goes to a member in a rack of its replicas, unless this overloads the member
-    REQUIRE = "require"  # a partition goes to such a member if any exists
+    REQUIRE = "require"  # a partition goes to such a member if there is any
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The parameters as values. Shares are fractions of the level: the load per capacity if all were spread evenly.
+    """The parameters as values. Shares are fractions of the level, the load per capacity if all were spread evenly.
 
     - `tolerance`: a member is relieved only if its load exceeds the level by more than this.
     - `hysteresis`: no member is relieved until a load exceeds the tolerance by more than this.
-    - `min_gain`: a member is relieved by at least this; the taker of each move stays this far below the giver's former
+    - `min_gain`: a relief lowers a member's load by at least this. Each taker stays this far below the giver's former
       load.
     - `floor`: a member with less than this gets partitions, if possible without harm.
-    - `max_moves`: of owned partitions, in one plan; `None` = as many as needed.
-    - `most`: member → maximum partitions of all topics; `None` → all other members.
-    - `bans`: member → the partitions that it never gets; `None` = it gets nothing at all.
-    - `weights`: partition → a person's weight in place of the measured weight.
+    - `max_moves`: moves of owned partitions in one plan; `None` means no limit.
+    - `most`: member → maximum partitions of all topics; the key `None` means all other members.
+    - `bans`: member → the partitions that it never gets; `None` bans the member from all.
+    - `weights`: partition → a person's weight, used in place of the measured weight.
     - `each`: a weight added to every partition's measured weight, so that idle partitions are spread as well.
-    - `interval_s`: how long the topic has to be Stable before a changed load alone moves partitions.
+    - `interval_s`: how long the topic is Stable before a changed load alone moves partitions.
     """
 
     measure: Measure = Measure.RECORDS
@@ -57,7 +57,7 @@ class Rules:
     interval_s: float = 300.0
 
     def limit_of(self, member: str) -> float:
-        """How many partitions of all topics the member may have."""
+        """Return how many partitions of all topics the member may have."""
         return self.most.get(member, self.most.get(None, math.inf))
 
     def bars(self, member: str, partition: int) -> bool:

@@ -23,15 +23,15 @@ class PartitionsByWeight:
         self._weights.insert(place, weight)
 
     def remove(self, partition: int, weight: float) -> None:
-        """Remove a partition, which must be there."""
+        """Remove a listed partition."""
         place = self._place(partition, weight)
         del self.partitions[place], self._weights[place]
 
     def picks(self, need: float, room: float) -> Iterator[int]:
         """Yield partitions of at most `room`, the best relief for the owner's `need` first.
 
-        The smallest sufficient partition comes first, then the larger in order, then the smaller, largest first;
-        partitions without weight are left out.
+        The smallest sufficient partition comes first. Larger partitions follow in ascending order, then smaller
+        partitions in descending order. Partitions without weight are left out.
         """
         weights = self._weights
         enough, end = bisect_left(weights, need), bisect_right(weights, room)

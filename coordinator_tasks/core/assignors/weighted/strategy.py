@@ -1,4 +1,7 @@
-"""By weight: lag, records per second or a person's own numbers, spread by capacity over all topics, with few moves."""
+"""Partitions spread over members by lag, records per second or a person's numbers.
+
+Members take load by capacity, over all topics, with few moves.
+"""
 
 from collections.abc import Mapping
 
@@ -14,7 +17,7 @@ class Weighted:
     partial = True
 
     def assign(self, problem: Problem) -> Mapping[int, str]:
-        """Return partition → member, without partitions that no member may have.
+        """Return partition → member. A partition that no member may have is left out.
 
         Raises `Refused` for wrong parameters or weights.
         """
@@ -24,7 +27,7 @@ class Weighted:
         return planned(problem, rules_of(problem.parameters)).answer()
 
     def explainer(self, problem: Problem, answer: Mapping[int, str]) -> Explainer:
-        """By weights, levels and the rules of the parameters."""
+        """Explain by weights, levels and the rules of the parameters."""
         from coordinator_tasks.core.assignors.weighted.explainer import WeightedExplainer  # noqa: PLC0415 - numpy again
 
         return WeightedExplainer(problem, answer)
@@ -37,5 +40,5 @@ class Weighted:
         return rules_of(parameters).measure
 
     def patience_s(self, parameters: Mapping[str, str]) -> float | None:
-        """As the parameters say: weights change by themselves, and so do the loads of other topics."""
+        """Return the interval of the parameters. Weights and the loads of other topics change without an event."""
         return rules_of(parameters).interval_s

@@ -1,6 +1,6 @@
-"""The partitions of a problem of `weighted` as arrays: the weight and the owner of each.
+"""The partitions of a problem of `weighted` as arrays of weights and owners.
 
-A pass over a hundred thousand Python objects is slow; over arrays it is not.
+A pass over a hundred thousand Python objects is slow; a pass over arrays is fast.
 """
 
 import math
@@ -17,9 +17,9 @@ from coordinator_tasks.core.assignors.weights import Measure
 from coordinator_tasks.core.errors import BadStrategy
 
 NOBODY = ""
-NEGLIGIBLE = 1e-9  # of the largest number: less counts as nothing, below the resolution of sums
-MOST = 1e300  # of a weight: a million of them have a finite sum
-_ELSEWHERE, _NOBODYS, _FIRST = 0, 1, 2  # owners by number: owners without a seat, no owner, and the seats from 2 on
+NEGLIGIBLE = 1e-9  # less than this share of the largest number counts as nothing: it is below the resolution of sums
+MOST = 1e300  # a million of such weights have a finite sum
+_ELSEWHERE, _NOBODYS, _FIRST = 0, 1, 2  # numbers of owners: without a seat, nobody, and the seats from 2 on
 
 Floats = NDArray[np.float64]
 V = TypeVar("V")
@@ -28,15 +28,15 @@ V = TypeVar("V")
 class PartitionTable:
     """One row per partition, in numerical order.
 
-    - `placed`: partition → member or `NOBODY`; a member without a seat only for a fixed partition.
-    - `carried`: member → its load of other topics, 0 if negligible.
+    - `placed`: partition → member or `NOBODY`; a member without a seat holds only fixed partitions.
+    - `carried`: member → its load of other topics; 0 if negligible.
     """
 
     def __init__(self, problem: Problem, rules: Rules, seats: Sequence[str]) -> None:
         self.placed = _placed(problem)
         count = len(self.placed)
         last = next(reversed(self.placed), -1)
-        # Almost always the numbers begin at 0 and have no gap.
+        # Numbers almost always begin at 0 and have no gap.
         self._at: Mapping[int, int] | range = range(count)
         self._numbers = np.arange(count)
         if last != count - 1:
@@ -63,7 +63,8 @@ class PartitionTable:
         self.placed.update(dict.fromkeys(self._numbers[wrong].tolist(), NOBODY))
 
     def _weighed(self, problem: Problem, rules: Rules) -> Floats:
-        """Return the weight of each partition; the mean of the known weights if unknown. Raises `BadStrategy`.
+        """Return the weight of each partition. An unknown weight is the mean of the known weights. Raises
+        `BadStrategy`.
 
         If no weight is known and the rules add none, each partition weighs 1.
         """
@@ -95,7 +96,7 @@ class PartitionTable:
         return dict(zip(self._owner_of, figures[_NOBODYS:], strict=True))
 
     def of_nobody(self) -> tuple[list[int], list[float]]:
-        """The partitions without an owner, the heaviest first, and their weights."""
+        """Return the partitions without an owner, the heaviest first, and their weights."""
         rows = np.flatnonzero(self._owners == _NOBODYS)
         rows = rows[np.argsort(-self._weights[rows], kind="stable")]
         return self._numbers[rows].tolist(), self._weights[rows].tolist()
@@ -116,12 +117,12 @@ class PartitionTable:
         }
 
     def place(self, partition: int, member: str) -> None:
-        """Enter the partition's new owner."""
+        """Set the partition's new owner."""
         self.placed[partition] = member
         self._owners[self._at[partition]] = self._owner_of[member]
 
     def deal(self, partitions: Sequence[int], seats: Sequence[int]) -> None:
-        """Enter the new owners of many partitions, as indexes of seats."""
+        """Set the new owners of many partitions; `seats` are indexes."""
         self.placed.update(zip(partitions, map(self._seats.__getitem__, seats), strict=True))
         self._owners[[self._at[p] for p in partitions]] = np.array(seats, np.int32) + _FIRST
 
