@@ -39,9 +39,9 @@ log = logging.getLogger(__name__)
 
 
 class Latest(NamedTuple):
-    """A batch, and the end of the log for Spark's progress; `None` = unknown.
+    """A batch, and the end of the log for Spark's progress; `None` if unknown.
 
-    Spark asks for both in succession: a joint answer, because the second request would wait for the work of the first.
+    One answer has both values, because Spark's request for the second would wait for the work on the first.
     """
 
     batch: BatchOffset

@@ -54,7 +54,7 @@ class AirflowClient:
         return self._send("GET", "/api/v2/monitor/health").json()
 
     def warm_up(self) -> None:
-        """Let Airflow build the tasks' API, which takes seconds and would delay the first task."""
+        """Make Airflow build the tasks' API. The build takes seconds, and would otherwise delay the first task."""
         self._send("GET", "/execution/health", timeout=WARM_UP_TIMEOUT_S)
 
     def dag_ids(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""The declaration of an action, the source of the form in Airflow and of the command."""
+"""The declaration of an action. The form in Airflow and the command follow from it."""
 
 import json
 import re
@@ -19,11 +19,10 @@ Given: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """The effect, or the effect of a dry run.
+    """The effect of an action, or of its dry run.
 
-    For a program (`found`), for the terminal (`text`), for the form's task (`lines`).
-
-    `partial`: something is left out, named in the lines.
+    `found` is for a program, `text` for the terminal, `lines` for the form's task. `partial`: something is left out;
+    the lines name it.
     """
 
     found: Any
@@ -39,14 +38,14 @@ _ONCE = ActionResult(None, ONCE, (ONCE,))
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action: `help` is the command's text, `form` the form's; an empty `form` = no form.
+    """An action. `help` is the command's text, `form` the form's; an empty `form` means no form.
 
-    `reads`: changes nothing, and has no dry run. `destructive`: the loss, as a sentence; a person at a terminal must
-    confirm first.
+    `reads`: the action changes nothing, and has no dry run. `destructive`: the loss, as a sentence; a person at a
+    terminal must confirm first.
 
-    `do` runs the action; `preview` tells the effect, and changes nothing. `before`: logged by the form's task before
-    both, and the dry run of a command without `preview`; refuses the same as `do`. Both speak in the conditional.
-    `watch`: does and reports the due follow-up, repeated by a second task of the form until True is returned.
+    `do` runs the action; `preview` tells the effect, and changes nothing. `before` is logged by the form's task before
+    both, and is the dry run of a command without `preview`; it refuses the same as `do`. Both speak in the conditional.
+    `watch` does and reports the next step; a second task of the form repeats `watch` until it returns True.
     """
 
     name: str
@@ -62,13 +61,13 @@ class Action:
 
     @property
     def words(self) -> str:
-        """Return the command as typed."""
+        """Return the command as a person types it."""
         return spelled(self.name)
 
     def run(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> ActionResult:
-        """Run the command. All changes are recorded in the same transaction, with the actor.
+        """Run the command. The same transaction records all changes with the actor.
 
-        A retried task of Airflow does not repeat the work of an earlier try, and is not refused because of it.
+        A retried task of Airflow does not repeat an earlier try's work, and is not refused because of that work.
         """
         check_names(given)
         why = check_words(given.get("why", ""), "reason")
@@ -93,7 +92,7 @@ class Action:
         return ActionResult(said, "\n".join(said), said)
 
     def lines(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> list[str]:
-        """Run the form's task; return its log lines. Parameters outside of the form are left out."""
+        """Run the form's task and return its log lines. Parameters outside of the form are left out."""
         fields = {one.name for one in self.parameters if one.form is not None}
         given = {name: value for name, value in given.items() if name in fields}
         check_names(given)
@@ -103,18 +102,21 @@ class Action:
 
 
 def will(lines: Iterable[str]) -> tuple[str, ...]:
-    """Return dry-run lines with `will` for `would`, once requested: the next plan does it."""
+    """Return the lines of a dry run with `will` for `would`.
+
+    A person has requested the change, and the next plan makes it.
+    """
     return tuple(re.sub(r"\bwould\b", "will", line) for line in lines)
 
 
 def texts(parameters: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return names with text values. A form gives JSON values: numbers and booleans become their JSON text."""
+    """Return names with text values. A form gives JSON values; numbers and booleans become their JSON text."""
     found = parameters or {}
     return {str(name): value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
 
 
 def about_of(given: Given) -> str:
-    """Return the topic, consumer or fleet of an action, as named in its record; empty = none."""
+    """Return the topic, consumer or fleet that an action's record names; empty if there is none."""
     return next((str(given[name]) for name in ("topic", "consumer", "app") if name in given), "")
 
 

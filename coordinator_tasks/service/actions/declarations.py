@@ -1,6 +1,6 @@
-"""The actions of persons, declared once for the form in Airflow and for the command at a terminal.
+"""The actions of persons, declared once for the form in Airflow and the command.
 
-A new action is an `Action` here, with the called service function. Form and command follow from the declaration.
+A new action is an `Action` here that calls a service function.
 """
 
 from collections.abc import Iterator, Mapping
@@ -157,7 +157,7 @@ def _set_pins(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
 
 
 def _pins(given: Given) -> tuple[str, str, list[int]]:
-    """Topic, consumer and partitions; without a consumer the partitions lose their pins."""
+    """Return topic, consumer and partitions. Without a consumer the partitions lose their pins."""
     return given["topic"], given.get("consumer", ""), list(given.get("partitions") or ())
 
 
@@ -292,7 +292,7 @@ def _restarts(
 
 
 def _meanwhile(until: str, *, moves: bool) -> str:
-    """Return the partitions' behaviour until the restart. `until`: how long partitions stay."""
+    """Return what happens to the partitions until the restart. `until`: how long partitions stay."""
     if until:
         return f"stay{until}"
     return "move away, and return" if moves else "wait for it"

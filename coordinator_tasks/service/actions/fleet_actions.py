@@ -47,7 +47,7 @@ def _set_fleet(c: Coordinator, given: Given, _: Actor) -> ActionResult:
 
 
 def _topics_checked(c: Coordinator, wanted: Fleet, given: Given) -> list[str]:
-    """Return remarks on the fleet's topics; raises `BadFleet` for another fleet's topics, unless forced."""
+    """Return remarks on the fleet's topics. Raises `BadFleet` for another fleet's topics, unless forced."""
     known = {one.app: one for one in fleet.fleets(c)}
     present = known.get(wanted.app)
     known[wanted.app] = wanted
@@ -72,7 +72,7 @@ def _not_launched(c: Coordinator, wanted: Fleet) -> Iterator[str]:
 
 
 def _is_kept_out(asked: Directive, now: float) -> bool:
-    """Whether an isolation holds for the next process as well."""
+    """Return whether an isolation holds for the next process as well."""
     isolation = Life(asked.consumer, 0, directive=asked).isolation
     return isolation is not None and not isolation.is_over(now)
 
@@ -148,9 +148,9 @@ def _leave_lines(c: Coordinator, found: scaling.Scaled) -> list[str]:
 def given_away(
     c: Coordinator, lives: Mapping[str, Life], consumer: str, leaves: Collection[str], then: str = ""
 ) -> Iterator[str]:
-    """Yield the fate of all partitions of the consumer, if `leaves` leave; `then`: its action once it holds nothing.
+    """Yield what happens to all partitions of the consumer if the consumers in `leaves` leave.
 
-    `lives`: the registered consumers.
+    `then`: the consumer's action once it holds nothing. `lives`: the registered consumers.
     """
     problems: dict[str, CoordinatorError] = {}
     held = overview.held(c, consumer, problems)
@@ -166,7 +166,7 @@ def given_away(
 
 
 def kept_until(c: Coordinator, lives: Mapping[str, Life], topic: str, leaves: Collection[str]) -> str:
-    """Return until when leaving consumers keep the partitions of a topic; empty = the partitions are given away.
+    """Return until when leaving consumers keep the partitions of a topic; empty if other consumers get them.
 
     `lives`: the registered consumers.
     """

@@ -1,4 +1,4 @@
-"""The actions for committed offsets: a reset to a position, a reset to the offsets of a file, and taking a reset back."""
+"""The actions for committed offsets: a reset to a position or to the offsets of a file, and the undo of a reset."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""The parameters of the actions: each one once, as a field of a form and as an option of a command."""
+"""The parameters of the actions. Each is declared once, as a field of a form and as an option of a command."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ REQUIRED: Any = object()
 
 @dataclass(frozen=True, slots=True)
 class CommandOption:
-    """A parameter of a command; an argument without a `flag`.
+    """A parameter of a command. Without a `flag` it is an argument.
 
-    `pairs`: repeatable name=value, a mapping for the action. `words`: must not be blank.
+    `pairs`: repeatable name=value, passed to the action as a mapping. `words`: must not be blank.
     """
 
     type: Any
@@ -30,10 +30,10 @@ class CommandOption:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter, passed to the action under its `name`.
+    """One parameter, which the action gets under its `name`.
 
-    `form` is the field: a JSON schema with `title`, `description` and, if optional, `default`. `None` = absent from the
-    form, or from the command.
+    `form`: the field, a JSON schema with `title`, `description` and, if optional, `default`. `form` or `option` is
+    `None` if the form or the command lacks the parameter.
     """
 
     name: str
@@ -46,7 +46,7 @@ def _field(kind: str, title: str, description: str, **rest: Any) -> Mapping[str,
 
 
 def _object(title: str, description: str) -> Mapping[str, Any]:
-    """Names with values. Airflow starts no task for a number beyond 64 bits."""
+    """Return a field of names with values. Airflow starts no task for a number beyond 64 bits."""
     values = {"minimum": -MAX_NUMBER - 1, "maximum": MAX_NUMBER}
     return _field("object", title, description, additionalProperties=values, default={})
 
@@ -57,7 +57,7 @@ def _partitions(description: str, option: CommandOption, **rest: Any) -> Paramet
 
 
 def _number(name: str, title: str, text: str, flag: str, kind: Any, most: int) -> Parameter:
-    """A number from 0 on, 0 by default."""
+    """Return a parameter with a number from 0 on; the default is 0."""
     field = _field("integer" if kind is int else "number", title, text, default=0, minimum=0, maximum=most)
     return Parameter(name, field, CommandOption(kind, text, flag, kind(0), minimum=0))
 
@@ -73,7 +73,7 @@ def _text(
     words: bool = False,
     **rules: Any,
 ) -> Parameter:
-    """Return a text parameter with the same description in form and command; `rules` are the field's."""
+    """Return a text parameter with the same description in form and command. `rules`: rules of the field."""
     rules |= {} if default is REQUIRED else {"default": str(default)}
     return Parameter(
         name, _field("string", title, text, **rules), CommandOption(kind, text, flag, default, words=words)
@@ -91,7 +91,7 @@ APPLICATION = _text("application", "Application", _PATH, "--application", minLen
 
 
 def _texts(name: str, title: str, text: str, one: str, flag: str, default: Any = REQUIRED) -> Parameter:
-    """Return a parameter of several texts; `one` is the option's help for a single text."""
+    """Return a parameter of several texts. `one` is the option's help for a single text."""
     rules: dict[str, Any] = {} if default is REQUIRED else {"default": []}
     option = CommandOption(list[str] if default is REQUIRED else list[str] | None, f"{one}; repeatable.", flag, default)
     return Parameter(name, _field("array", title, text, items={"type": "string"}, **rules), option)
@@ -197,7 +197,7 @@ REJECT = Parameter("reject", option=CommandOption(bool, "Reject the plan instead
 
 
 def _limit(name: str, title: str, text: str, flag: str, default: float, *, kind: Any = float) -> Parameter:
-    """Return a limit of a fleet's growth; the service checks it."""
+    """Return a limit of a fleet's growth. The service checks the value."""
     field = _field("integer" if kind is int else "number", title, text, default=default, minimum=0, maximum=86_400)
     return Parameter(name, field, CommandOption(kind, text, flag, default))
 
@@ -277,7 +277,7 @@ STEPS = Parameter(
 
 
 def _up_to(name: str, title: str, text: str, flag: str, kind: Any, default: float, most: float) -> Parameter:
-    """A number from 0 to `most`."""
+    """Return a parameter with a number from 0 to `most`."""
     field = _field("integer" if kind is int else "number", title, text, default=kind(default), minimum=0, maximum=most)
     return Parameter(name, field, CommandOption(kind, text, flag, kind(default), minimum=0))
 
@@ -310,6 +310,6 @@ YES = Parameter(
     "yes",
     option=CommandOption(bool, "Act without a question; required in a script without a terminal.", "--yes", False),
 )
-"""For commands whose action is destructive; a form begins with a dry run instead."""
+"""For commands with a destructive action. A form begins with a dry run instead."""
 DRY_RUN = Parameter("dry_run", option=CommandOption(bool, "Show the effect, change nothing.", "--dry-run", False))
-"""For commands only: every form has a dry run."""
+"""For commands only, because every form has a dry run."""

@@ -33,7 +33,7 @@ def _wish(c: Coordinator, given: Given) -> WantedUpgrade:
 
 
 def _version(c: Coordinator, given: Given) -> FleetVersion | None:
-    """Return the given version, completed from the fleet's present version. `None` = nothing given."""
+    """Return the given version, completed from the fleet's present version; `None` if no version is given."""
     if not any(given.get(name) for name in _DEFINES):
         return None
     now = fleet.version_of(fleet.fleet_of(c, given["app"]))
@@ -97,7 +97,7 @@ def _report(c: Coordinator, given: Given, _: Actor | None = None) -> ActionResul
 
 
 def watch(c: Coordinator, given: Given) -> tuple[bool, Iterable[str]]:
-    """Do the next steps of this upgrade. Return whether it is over or waits for a person, and the steps done."""
+    """Do the next steps of this upgrade. Return the steps, and whether the upgrade is over or waits for a person."""
     problems: list[str] = []
     lines = [*upgrades.advance(c, problems, [given["app"]]), *problems]
     found = upgrade_store.read(c, given["app"])

@@ -1,1 +1,1 @@
-"""The consumers of a fleet: how many run, how a release replaces another, and growth."""
+"""The consumers of a fleet: their number, their replacement by a new release, and growth."""

@@ -40,12 +40,12 @@ from coordinator_tasks.service.nodes.topics import changeable
 from coordinator_tasks.service.plan import overrides
 
 MEASURE_S = 15.0
-"""Seconds between the two answers for rates: several batches."""
+"""Seconds between the two answers that give the rates; enough for several batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """A look at a fleet: the decision, and the mode."""
+    """The decision about a fleet, and the mode."""
 
     app: str
     decision: GrowthDecision
@@ -57,15 +57,15 @@ class Looked:
 
     @property
     def would(self) -> str:
-        """The action taken, or proposed in shadow mode and in a dry run."""
+        """Return the action taken, or the action proposed in shadow mode and in a dry run."""
         holds = self.decision.kind in (GrowthKind.HOLD, GrowthKind.CANNOT_HELP)
         return f"{self.app}: {'' if holds else 'would '}{self.decision.text}"
 
 
 def last_decisions(c: Coordinator) -> dict[str, GrowthDecision]:
-    """Fleet → what its policy has decided last, in shadow mode too: `desired` consumers, found right at `at`.
+    """Return fleet → its last decision, in shadow mode too. Metrics and other scalers use `desired` and `at`.
 
-    For metrics and for other scalers. A fleet without a look yet, or with an unreadable node, is left out.
+    A fleet without a decision, or with an unreadable node, is left out.
     """
     latest = {growth.app: growth.memory.latest for growth in growth_store.readable(c)}
     return {app: one for app, one in latest.items() if one is not None and one.desired}
@@ -84,7 +84,7 @@ def would_set(c: Coordinator, app: str, limits: Limits) -> Growth:
 
 
 def set_growth(c: Coordinator, app: str, limits: Limits) -> Growth:
-    """Set the limits of a fleet's growth, or of a StatefulSet's; measurements stay. Repeating changes nothing.
+    """Set the limits of a fleet's growth, or of a StatefulSet's. Measurements stay. Repeating changes nothing.
 
     Raises `NotManaged` (no such fleet or pods), and `BadGrowth` for impossible limits.
     """
@@ -108,9 +108,9 @@ def would_end(c: Coordinator, app: str) -> Growth | None:
 
 
 def end_growth(c: Coordinator, app: str) -> None:
-    """Remove the limits of a fleet's growth, with measurements and decisions. Without limits it changes nothing.
+    """Remove the limits of a fleet's growth, with measurements and decisions. Without limits nothing changes.
 
-    Raises `NotManaged` without the growth, the fleet and the pods.
+    Raises `NotManaged` if growth, fleet and pods are all missing.
     """
 
     def attempt() -> tuple[list[Operation], None]:
@@ -121,7 +121,7 @@ def end_growth(c: Coordinator, app: str) -> None:
 
 
 def may_shrink(c: Coordinator, app: str, count: int) -> Iterator[str]:
-    """Warn that growth may drain a consumer of this fleet at a size of `count`. Unreadable limits are left out."""
+    """Warn that growth may drain a consumer if this fleet has `count` consumers. Unreadable limits are left out."""
     with suppress(*UNREADABLE):
         growth = growth_store.find(c, app)
         if growth is not None and growth.limits.act and growth.limits.least < count:
@@ -148,11 +148,12 @@ def _put(c: Coordinator, growth: Growth) -> Operation:
 def look(
     c: Coordinator, apps: Collection[str], actor: Actor, problems: list[str] | None = None, *, write: bool = True
 ) -> Iterator[Looked]:
-    """Look at these fleets (empty = all with limits), and act. With all fleets, a failing fleet becomes a problem.
+    """Decide about these fleets, or about all with limits if empty, and act. With all fleets, a failing fleet is a
+    problem.
 
-    Without `write` the look only reports, and stores nothing.
+    Without `write`, only report and store nothing.
 
-    Raises the `Unavailable` errors; for a named fleet every error, and `NotManaged` without limits.
+    Raises the `Unavailable` errors. For a named fleet every error is raised, and `NotManaged` without limits.
     """
     problems = problems if problems is not None else []
     for app in apps or growth_store.growing(c):
@@ -168,7 +169,7 @@ def look(
 
 
 def _fleet_or_pods(c: Coordinator, app: str) -> Fleet:
-    """Return the fleet, or the pods of a StatefulSet of this name, `app`-0 and so on, launched by Kubernetes.
+    """Return the fleet, or the pods of a StatefulSet of this name, `app`-0 and so on, which Kubernetes launches.
 
     Pods have no application. They are registered, or still own partitions. Raises as `fleet_of`.
     """
@@ -194,13 +195,13 @@ def _looked(c: Coordinator, growth: Growth, actor: Actor, *, write: bool) -> Loo
         return Looked(growth.app, decision, act=False)
     if decision.acted:
         _do(recording(c, "autoscale", growth.app, actor, decision.said), kept, fleet, decision, actor)
-    elif fleet.application or not seen.unsure:  # of pods, how many are there now is not how many there should be
+    elif fleet.application or not seen.unsure:  # the present number of pods is not the wanted number
         c.zk.transact([_put(c, kept)])
     return Looked(growth.app, decision, growth.limits.act)
 
 
 def _do(c: Coordinator, kept: Growth, fleet: Fleet, decision: GrowthDecision, actor: Actor) -> None:
-    """Write the step and its memory in one transaction; of several moves each is separate, after the memory.
+    """Write the step and its memory in one transaction. Several moves are separate, after the memory.
 
     Raises `LookAgain` if the fleet has changed since the measurement.
     """
@@ -226,7 +227,7 @@ def _do(c: Coordinator, kept: Growth, fleet: Fleet, decision: GrowthDecision, ac
 
 
 def _drained_by_persons(c: Coordinator, growth: Growth) -> set[str]:
-    """Return the consumers drained by a person, not by an upgrade, redeployment or growth: a person lets them in again."""
+    """Return the consumers that a person has drained. Only a person lets them in again."""
     apps = {one.app for one in fleets.fleets(c)}
     ours = {DrainKind.UPGRADE: apps, DrainKind.REDEPLOYMENT: apps, DrainKind.GROWTH: {growth.app, ""}}
     asked = {consumer: one.draining for consumer, one in load_directives(c, {}).items()}
@@ -255,7 +256,10 @@ def _end_pins(c: Coordinator, kept: Growth, actor: Actor) -> None:
 
 
 def measure(c: Coordinator, fleet: Fleet, measure_s: float = MEASURE_S) -> GrowthObservation:
-    """Rates, lag and busy consumers of a fleet, from two answers of each; `unsure` says why they do not count."""
+    """Return rates, lag and busy consumers of a fleet, from two answers of each consumer.
+
+    `unsure`: why they do not count.
+    """
     if unsure := _unsure(c, fleet):
         return _not_sure(c, fleet, unsure)
     first = _answers(c, fleet)
@@ -303,7 +307,7 @@ def _unsure(c: Coordinator, fleet: Fleet) -> str:
 
 
 def _away(c: Coordinator, fleet: Fleet, members: Mapping[str, Member]) -> str:
-    """Return a consumer that keeps no partitions, or not for long, and the reason; empty = none."""
+    """Return a consumer that keeps no partitions, or not for long, and the reason; empty if there is none."""
     unclear: dict[str, str] = {}
     directives = load_directives(c, unclear)
     for one in fleet.consumers:
@@ -331,7 +335,7 @@ def _answers(c: Coordinator, fleet: Fleet) -> dict[str, ConsumerStatus]:
 
 
 def _configs(c: Coordinator, answers: Mapping[str, ConsumerStatus]) -> dict[str, TopicConfig]:
-    """Return the configurations of these consumers' running topics; an unmanaged topic is left out."""
+    """Return the configurations of the topics that these consumers run, without unmanaged topics."""
     names = {topic for one in answers.values() for topic in one.topics if is_topic(topic)}
     found = find_many(c.zk, {name: c.paths.config(name) for name in names})
     return {name: decode_config(c.paths.config(name), node.data) for name, node in found.items()}
@@ -344,9 +348,9 @@ def _loads(
     seconds: float,
     configs: Mapping[str, TopicConfig],
 ) -> list[Load] | None:
-    """Return the loads of partitions that the consumer ran all the time; `None` = a load is unknown.
+    """Return the loads of partitions that the consumer ran all the time; `None` if a load is unknown.
 
-    A paused partition has no load; a partition of a frozen topic has load zero, because its owner stays.
+    A paused partition has no load. A partition of a frozen topic has load zero, because its owner stays.
     """
     took = second.answered_s - first.answered_s if first.answered_s and second.answered_s else seconds
     if took <= 0 or first.incarnation != second.incarnation:
@@ -375,6 +379,6 @@ def _loads(
 
 
 def limits_of(given: Mapping[str, Any]) -> Limits:
-    """Limits from the parameters of a form or a command."""
+    """Return the limits in the parameters of a form or a command."""
     known = {name: given[name] for name in Limits.__dataclass_fields__ if given.get(name) is not None}
     return Limits(**known)

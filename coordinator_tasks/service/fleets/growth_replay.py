@@ -1,7 +1,7 @@
 """Replay a growth policy on a cluster snapshot, with the real policy and the real planner, minute by minute.
 
-Records come as they did when the snapshot was taken, times a factor, and every consumer reads the same number of them
-per second.
+Records arrive as when the snapshot was taken, times a factor. Every consumer reads the same number of records per
+second.
 """
 
 from collections.abc import Collection, Mapping
@@ -30,18 +30,18 @@ from coordinator_tasks.core.text.partition_text import agreed, counted
 from coordinator_tasks.service.plan.preview import Preview, previewed
 
 TICK_S, TICKS = 5.0, 12
-"""Records come and are read once in a tick; the policy looks after so many."""
+"""Seconds of a tick, in which records arrive and are read, and the ticks between two decisions of the policy."""
 MAX_MINUTES = 1_440
 _JOINS = "the new consumers read"
 Places: TypeAlias = NDArray[np.int64]
-"""By row, the index of the owner among the consumers."""
+"""The index of the owner among the consumers, by row."""
 Figures: TypeAlias = NDArray[np.float64]
-"""By row, a number of records."""
+"""A number of records, by row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Growing:
-    """`capacity`: records/s that a consumer reads; `load`: factor on the snapshot's rates."""
+    """`capacity`: records/s that a consumer reads. `load`: factor on the snapshot's rates."""
 
     limits: Limits
     capacity: float
@@ -61,7 +61,7 @@ class Growing:
 
 @dataclass(frozen=True, slots=True)
 class ReplayEvent:
-    """`after_s`: seconds since the snapshot; `what`: the decision, or the start of new consumers; `topics`: moves."""
+    """`after_s`: seconds since the snapshot. `what`: the decision, or the start of new consumers. `topics`: moves."""
 
     after_s: float
     what: str
@@ -70,9 +70,9 @@ class ReplayEvent:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """In the end: `consumers`, and `lag` in records.
+    """The final number of `consumers`, and the final `lag` in records.
 
-    `worst_lag` was the most, `worst_after_s` seconds after the snapshot.
+    `worst_lag`: the largest lag, `worst_after_s` seconds after the snapshot.
     """
 
     happened: tuple[ReplayEvent, ...]
@@ -109,11 +109,10 @@ def replayed(
     past: Mapping[str, Collection[PastMove]],
     topics: Collection[str] = (),
 ) -> tuple[ClusterMoment, Replayed]:
-    """Return the site in the end, and the events.
+    """Return the final site, and the events.
 
-    All registered consumers are the fleet; the records are of all topics.
-
-    `topics`: topics whose moves are reported (empty = all). Raises `Refused`.
+    All registered consumers form the fleet. The records are of all topics. `topics`: topics whose moves are reported,
+    all if empty. Raises `Refused`.
     """
     growing.check()
     running = _Replay(site, growing, policy, past, topics)
@@ -123,7 +122,7 @@ def replayed(
 
 
 class _Replay:
-    """The site and its backlog so far. Partitions have rows in the order of topics and numbers."""
+    """The present site and its backlog. Partitions have rows in the order of topics and numbers."""
 
     def __init__(
         self,
@@ -155,7 +154,7 @@ class _Replay:
         self._happened: list[ReplayEvent] = []
 
     def minute(self, number: int) -> None:
-        """Twelve ticks, then a look of the policy."""
+        """Do twelve ticks, then let the policy decide."""
         owners, read, busy = self._owners(), np.zeros(len(self._rows)), set(self._consumers)
         for tick in range(TICKS):
             self._now = (number * TICKS + tick + 1) * TICK_S
@@ -171,7 +170,7 @@ class _Replay:
         return Replayed(tuple(self._happened), len(self._consumers), self._moves, lag, round(worst), after_s)
 
     def _owners(self) -> Places:
-        """Return by row the place of its owner among the consumers; the number of consumers = no owner."""
+        """Return, by row, the owner's place among the consumers; the number of consumers means no owner."""
         place = {one: at for at, one in enumerate(self._consumers)}
         due = {name: what_if.due_owners(view) for name, view in self.site.topics.items()}
         return np.array([place.get(due[name].get(p, ""), len(place)) for name, p in self._rows], np.int64)

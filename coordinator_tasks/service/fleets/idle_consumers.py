@@ -1,4 +1,4 @@
-"""Consumers of fleets without partitions whose exit was not reported."""
+"""Consumers of fleets without partitions whose end was not reported."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -12,10 +12,9 @@ from coordinator_tasks.service.nodes.fleet import STARTS_S, fleets
 
 
 def give_up(c: Coordinator, managed: Collection[str]) -> Iterator[str]:
-    """Note absent consumers without partitions, as each look does for owners; without the note no such consumer is
-    relaunched.
+    """Note absent consumers without partitions, so that they are launched again. Each observation notes absent owners.
 
-    Yields a line for each ended consumer. An unregistered consumer gets `STARTS_S` more. Raises `StoreUnavailable` and
+    Yield a line for each ended consumer. An unregistered consumer gets `STARTS_S` more. Raises `StoreUnavailable` and
     `DiscoveryUnavailable`.
     """
     try:

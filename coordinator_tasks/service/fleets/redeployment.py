@@ -1,4 +1,5 @@
-"""Replaces the processes of a fleet, one at a time: each is drained, leaves, and is launched again as the fleet says now.
+"""Replaces the processes of a fleet, one at a time. Each drains, leaves, and is launched again with the fleet's
+settings.
 
 The fleet's node lists the incarnations to end, so any caller continues where the last call stopped.
 """
@@ -24,7 +25,7 @@ from coordinator_tasks.service.nodes.observe import load_claims
 from coordinator_tasks.service.plan import transitions
 
 LEAST = 2
-"""Minimum of live consumers: the last possible owner keeps all partitions, and would never leave."""
+"""Minimum of live consumers. The last possible owner keeps all partitions, and would never leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def would_redeploy(c: Coordinator, app: str) -> Redeployed:
 
 
 def redeploy(c: Coordinator, app: str, *, by: str, why: str) -> Redeployed:
-    """Begin to replace all live consumers of a fleet; `advance` replaces them one at a time.
+    """Begin to replace all live consumers of a fleet. `advance` replaces one at a time.
 
     Raises `NotManaged`, and `BadFleet` if a redeployment is under way, only one consumer lives, a topic of the fleet is
     frozen, or this host may not launch it.
@@ -80,7 +81,7 @@ def redeploy(c: Coordinator, app: str, *, by: str, why: str) -> Redeployed:
 
 
 def advance(c: Coordinator, problems: list[str] | None = None) -> Iterator[str]:
-    """Do the next step of every redeployment, at most one consumer of each fleet; a line for each step.
+    """Do the next step of every redeployment, at most one consumer of each fleet. Yield a line for each step.
 
     `problems` gets the reasons for waiting.
     """
@@ -96,7 +97,8 @@ def advance(c: Coordinator, problems: list[str] | None = None) -> Iterator[str]:
 
 
 def why_waits(c: Coordinator, fleet: Fleet) -> tuple[str, str]:
-    """Return the next consumer to replace and why the redeployment waits, with the remedy; no reason = running or over.
+    """Return the next consumer to replace, and why the redeployment waits, with the remedy. The reason is empty if
+    nothing waits.
 
     Raises `Malformed`.
     """
@@ -108,7 +110,7 @@ def why_waits(c: Coordinator, fleet: Fleet) -> tuple[str, str]:
 
 
 def _why_not_next(c: Coordinator, fleet: Fleet, members: Mapping[str, Member], consumer: str) -> str:
-    """Why this consumer is not drained, and the remedy; empty = drained as soon as nothing moves."""
+    """Return why this consumer is not drained, and the remedy; empty if it is drained as soon as nothing moves."""
     if absent := sorted(set(fleet.consumers) - members.keys()):
         who = f"{shown(absent)} {agreed(len(absent), 'is', 'are')}"
         return f"{who} not registered; `status` says why, and it goes on when {who} there"
@@ -118,7 +120,7 @@ def _why_not_next(c: Coordinator, fleet: Fleet, members: Mapping[str, Member], c
 
 
 def _why_long(c: Coordinator, fleet: Fleet, consumer: str) -> str:
-    """Return a wait that is long enough for a person to look; empty = none."""
+    """Return a wait that is long enough for a person to look at; empty if there is none."""
     long_s, directive = c.policy.stuck_after_s, read_directive(c, consumer)
     before = c.clock.now() - long_s
     if is_ours(directive, fleet.app):
@@ -159,7 +161,9 @@ def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
 
 
 def pending(c: Coordinator, fleet: Fleet) -> set[str]:
-    """Return the fleet's consumers with an old incarnation still running, or not let in again yet."""
+    """Return the fleet's consumers whose old incarnation still runs or whose new incarnation may not get partitions
+    yet.
+    """
     members = c.discovery.members()
 
     def is_old(one: str, incarnation: int) -> bool:
@@ -171,7 +175,7 @@ def pending(c: Coordinator, fleet: Fleet) -> set[str]:
 
 
 def drains_again(c: Coordinator, consumer: str) -> Iterator[str]:
-    """Warning that a redeployment will drain an undrained consumer again; empty while the registry does not answer."""
+    """Yield a warning that a redeployment will drain an undrained consumer again; nothing while the registry is silent."""
     member = None
     with suppress(DiscoveryUnavailable):
         member = c.discovery.members().get(consumer)
@@ -181,12 +185,12 @@ def drains_again(c: Coordinator, consumer: str) -> Iterator[str]:
 
 
 def still_run(consumers: Collection[str]) -> str:
-    """The end of a sentence about a fleet that is being redeployed."""
+    """Return the end of a sentence about a fleet under redeployment."""
     return f"{shown(sorted(consumers))} still {agreed(len(consumers), 'runs', 'run')} as before"
 
 
 def is_ours(directive: Directive, app: str) -> bool:
-    """Whether the redeployment of this fleet has drained the consumer, and lets it in again."""
+    """Return whether this fleet's redeployment has drained the consumer, and so lets it in again."""
     return directive.draining is not None and directive.draining.owner == _owner(app)
 
 
@@ -204,7 +208,7 @@ def all_stable(c: Coordinator) -> bool:
 
 
 def _moving(c: Coordinator) -> dict[str, float]:
-    """Return the topics that are not Stable, each with the begin of the present state."""
+    """Return the topics that are not Stable, each with the time at which its present state began."""
     paths = {topic: c.paths.state(topic) for topic in transitions.topics(c) if is_topic(topic)}
     found = {topic: codec.decode_state(paths[topic], node.data) for topic, node in find_many(c.zk, paths).items()}
     return {topic: state.since_at for topic, state in found.items() if state.state is not State.STABLE}

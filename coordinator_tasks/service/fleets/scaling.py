@@ -17,12 +17,12 @@ from coordinator_tasks.service.nodes import fleet as fleets
 from coordinator_tasks.service.nodes.directives import drained, put_request, read_directive
 
 NUMBER = "{}"
-"""Stands for the number in a pattern of ids."""
+"""Placeholder of the number in a pattern of ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """`joins`: ids to launch, or to let in again; `leaves`: ids to drain and remove from the fleet."""
+    """`joins`: ids to launch or to let in again. `leaves`: ids to drain and to remove from the fleet."""
 
     fleet: Fleet
     joins: tuple[str, ...] = ()
@@ -48,12 +48,12 @@ def scale(
     version: int = -1,
     left_out: Collection[str] = (),
 ) -> Scaled:
-    """Bring a fleet to `count` consumers in one transaction; application, arguments and settings stay.
+    """Bring a fleet to `count` consumers in one transaction. Application, arguments and settings stay.
 
-    New ids follow the `pattern` (`billing-{}`), by default the pattern of the fleet's ids; a drained id is let in
-    again, except those in `left_out`. The highest numbers leave first. Repeating changes nothing. The operations of
-    `beside` are written in the same transaction. With a `version` other than -1, the stored fleet must have this
-    version (else `LookAgain`). Raises `NotManaged`, `BadFleet` for an impossible size or pattern, and `LookAgain`.
+    New ids follow the `pattern` (`billing-{}`), by default the pattern of the fleet's ids. A drained id is let in again
+    unless in `left_out`. The highest numbers leave first. Repeating changes nothing. The same transaction writes the
+    operations of `beside`. With a `version` other than -1, the stored fleet must have this version (else `LookAgain`).
+    Raises `NotManaged`, `BadFleet` for an impossible size or pattern, and `LookAgain`.
     """
     draining = _draining(c, DrainOwner(DrainKind.PERSON), by, why)
     return _scaled(c, app, lambda found: _planned(c, found, count, pattern, left_out), draining, beside, version)
@@ -69,9 +69,9 @@ def drain_of(
     beside: Callable[[], list[Operation]] = list,
     version: int = -1,
 ) -> Scaled:
-    """Drain consumers for the fleet's growth and remove them from the fleet, with the operations of `beside`.
+    """Drain consumers for the fleet's growth, and remove them from the fleet.
 
-    One transaction; `version` as for `scale`.
+    The same transaction writes the operations of `beside`. `version`: as for `scale`.
     """
 
     def planned(found: Fleet) -> Scaled:
@@ -144,7 +144,7 @@ def _planned(c: Coordinator, found: Fleet, count: int, pattern: str, left_out: C
 
 
 def pattern_of(found: Fleet) -> str:
-    """The pattern of the fleet's ids: the common text before the last number."""
+    """Return the pattern of the fleet's ids: their common text before the last number."""
     stems = {re.sub(r"[0-9]+$", "", one) for one in found.consumers if one[-1:].isdigit()}
     if len(stems) != 1 or not all(one[-1:].isdigit() for one in found.consumers):
         said = shown(found.consumers) or "none"
@@ -156,7 +156,7 @@ def pattern_of(found: Fleet) -> str:
 
 
 def free_ids(c: Coordinator, pattern: str, taken: Collection[str], wanted: int) -> Iterator[str]:
-    """The lowest free ids, without isolated consumers, which are never launched."""
+    """Yield the lowest free ids. Isolated consumers are left out, because they are never launched."""
     if pattern.count(NUMBER) != 1:
         raise BadFleet(
             f"the pattern {pattern[:80]!r} needs {NUMBER} once, where the number stands; write it like app-{NUMBER}"
@@ -174,5 +174,5 @@ def free_ids(c: Coordinator, pattern: str, taken: Collection[str], wanted: int) 
 
 
 def _by_number(consumer: str) -> list[tuple[int, str]]:
-    """`b-2` before `b-10`."""
+    """Return a sort key that puts `b-2` before `b-10`."""
     return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"([0-9]+)", consumer)]

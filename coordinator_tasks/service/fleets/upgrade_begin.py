@@ -1,4 +1,4 @@
-"""Begin of an upgrade: preview, refusals, and the starting transaction."""
+"""The begin of an upgrade: preview, refusals, and the starting transaction."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +27,7 @@ STEPS = (5, 50, 100)
 MOST_STEPS = 20
 MAX_TIME_S = 30 * 86_400.0
 MAX_PARTITIONS = 20_000
-"""Maximum partitions of an upgrade: its record keeps their positions and rates."""
+"""Maximum partitions of an upgrade, because its record keeps their positions and rates."""
 MAX_ERRORS = 1_000
 FIRST = "first"
 """The name of an unnamed version."""
@@ -36,9 +36,10 @@ _BEFORE = "-before"  # suffix of a version replaced by another version of the sa
 
 @dataclass(frozen=True, slots=True)
 class WantedUpgrade:
-    """A person's request. `version`: the definition of a new version; `None` = the fleet has one of this `name`.
+    """A person's request. `version`: the definition of a new version; `None` if the fleet has a version of this `name`.
 
-    `topics`: empty = all in which the fleet's consumers own partitions. `count`: new consumers; 0 = as many as now.
+    `topics`: empty means all topics in which the fleet's consumers own partitions. `count`: new consumers; 0 means as
+    many as now.
     """
 
     app: str
@@ -57,7 +58,7 @@ class WantedUpgrade:
 class Beginning:
     """The upgrade to begin: record, fleet, and topic → owner of each partition of the old consumers.
 
-    `configs`: also of the fleet's other topics, which stay with the old consumers until these leave.
+    `configs`: has the fleet's other topics too. Those stay with the old consumers until these leave.
     """
 
     upgrade: Upgrade
@@ -67,7 +68,7 @@ class Beginning:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Text for a person: new consumers, the moves of each step, and the rules that judge a step."""
+        """Return the text for a person: new consumers, the moves of each step, and the rules that judge a step."""
         one, rule = self.upgrade, self.upgrade.rule
         beside = f"with {one.new_name} beside {shown(one.old_consumers)} ({one.old_name})"
         said = [f"{shown(one.new_consumers)} would start {beside}"]
@@ -89,7 +90,7 @@ class Beginning:
         return (*said, f"everything would go back at {', '.join(judged[:-1])} or {judged[-1]}")
 
     def _pinned(self) -> Iterator[str]:
-        """Partitions that pins keep with old consumers through all steps."""
+        """Yield partitions that pins keep with old consumers through all steps."""
         for topic, owners in self.owned.items():
             pins = self.configs[topic][0].pins
             held = by_consumer((who, p) for p, who in pins.items() if p in owners and who in self.upgrade.old_consumers)
@@ -281,7 +282,7 @@ def _owned(
         _check_split(config)
         if topic in owned:
             _check_topic(config)
-        # At the end the old consumers give away everything, also of a topic that the upgrade is not for.
+        # At the end the old consumers give all partitions away, also of topics that are not part of the upgrade.
         if problem := frozen_topics.why_frozen(config, fleet.consumers):
             raise BadUpgrade(problem)
         configs[topic] = config, version

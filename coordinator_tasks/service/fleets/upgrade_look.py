@@ -41,7 +41,7 @@ def look(c: Coordinator, upgrade: Upgrade) -> tuple[UpgradeObservation, Mapping[
 
 
 def _ended(c: Coordinator, upgrade: Upgrade, missing: Collection[str]) -> dict[str, str]:
-    """Return consumer → why its last process has ended with an error since the upgrade launches it."""
+    """Return consumer → why its last process ended with an error since the upgrade began."""
     found = {}
     for consumer, claim in load_claims(c, missing, {}).items():
         for incarnation in failed_in_a_row(claim)[:1]:
@@ -51,7 +51,7 @@ def _ended(c: Coordinator, upgrade: Upgrade, missing: Collection[str]) -> dict[s
 
 
 def configurations(c: Coordinator, upgrade: Upgrade) -> dict[str, TopicConfig]:
-    """Return the upgrade's topics that are still managed."""
+    """Return the configurations of the upgrade's topics that are still managed."""
     found = {}
     for topic in upgrade.topics:
         try:
@@ -64,7 +64,7 @@ def configurations(c: Coordinator, upgrade: Upgrade) -> dict[str, TopicConfig]:
 
 
 def outage(c: Coordinator, upgrade: Upgrade, seen: UpgradeObservation, answers: Mapping[str, Answer]) -> str:
-    """Return an outage that affects both versions, as a sentence; empty = no outage.
+    """Return, in a sentence, an outage that affects both versions; empty without an outage.
 
     Old consumers or this host notice a common outage too.
     """
@@ -81,10 +81,10 @@ def outage(c: Coordinator, upgrade: Upgrade, seen: UpgradeObservation, answers: 
 
 
 def away(upgrade: Upgrade, answers: Mapping[str, Answer]) -> str:
-    """The sink that new consumers call away, in a sentence, if no old consumer runs a partition to compare with; empty
-    = none.
+    """Return, in a sentence, the sink that new consumers report as away; empty if none.
 
-    Only after a step has passed: the new version has then reached the sink before.
+    Count the report only if no old consumer runs a partition to compare with, and a step has passed. The new version
+    has then reached the sink before.
     """
     if upgrade.step == 0 or any(runs_any(answers.get(one), upgrade.topics) for one in upgrade.old_consumers):
         return ""
@@ -95,7 +95,7 @@ def away(upgrade: Upgrade, answers: Mapping[str, Answer]) -> str:
 def judged(
     c: Coordinator, upgrade: Upgrade, seen: UpgradeObservation, answers: Mapping[str, Answer]
 ) -> tuple[str, ...]:
-    """Return the violations of a held step's rule; empty = none. Raises `BadRule` if the site's rule fails."""
+    """Return the violations of a held step's rule; empty if there are none. Raises `BadRule` if the site's rule fails."""
     if upgrade.phase is not UpgradePhase.HOLDING or upgrade.mark is None:
         return ()
     facts = facts_of(upgrade, seen, answers)

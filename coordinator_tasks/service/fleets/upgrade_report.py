@@ -1,4 +1,4 @@
-"""Progress and cost of an upgrade: the pause of each moved partition, and of the others."""
+"""Progress and cost of an upgrade: the pauses of moved and of other partitions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,16 +15,16 @@ from coordinator_tasks.service.fleets import upgrades
 from coordinator_tasks.service.nodes import history, upgrade_store
 
 MAX_REBALANCES = 200
-"""Maximum rebalances read of a topic, from the end of the upgrade back, or from now."""
+"""Maximum rebalances read of a topic, back from the end of the upgrade or from now."""
 SHOWN_STALLS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class MovedPartition:
-    """A move of a partition. `stall_s`: total pause; `None` = no record waited if `measured`, else unknown.
+    """A move of a partition. `stall_s`: total pause; if `None`, no record waited (`measured`) or the pause is unknown.
 
-    `error_s`, `least`: as in `Pause`; `pause`: all three numbers (`None` = not measured). `cause`: of a move outside of
-    the upgrade's steps, such as the end of a consumer; empty = a step.
+    `error_s`, `least`: as in `Pause`. `pause`: all three numbers; `None` if not measured. `cause`: the cause of a move
+    outside of the upgrade's steps, such as the end of a consumer; empty for a step.
     """
 
     topic: str
@@ -44,9 +44,9 @@ class MovedPartition:
 class PartitionStall:
     """A partition's longest possible standstill because of the upgrade.
 
-    `moves`: number of moves; `measured`: number of measured moves, with `stall_s` as their longest (`None` = no record
-    waited); `least`: may have been longer. `beside_s`: longest possible standstill while others moved (`None` =
-    unknown, or the partition always moved too).
+    `moves`: number of moves. `measured`: number of measured moves, with `stall_s` as their longest (`None` if no record
+    waited). `least`: may have been longer. `beside_s`: longest possible standstill while others moved; `None` if
+    unknown, or if the partition always moved too.
     """
 
     topic: str
@@ -61,10 +61,10 @@ class PartitionStall:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeReport:
-    """`moved`: the moves during the upgrade; `control`: topic → the longest stall of unmoved partitions meanwhile.
+    """`moved`: the moves during the upgrade. `control`: topic → the longest stall of unmoved partitions meanwhile.
 
-    `partitions`: the fleet's partitions before any move, sorted. `waits`: the awaited event, and the remedy; empty =
-    proceeding.
+    `partitions`: the fleet's partitions before any move, sorted. `waits`: the awaited event, and the remedy; empty
+    while proceeding.
     """
 
     upgrade: Upgrade
@@ -110,7 +110,7 @@ class UpgradeReport:
 
 
 def report(c: Coordinator, app: str) -> UpgradeReport:
-    """Return the last upgrade of a fleet. Raises `NotManaged` without any, and `Malformed`."""
+    """Return the last upgrade of a fleet. Raises `NotManaged` if there is none, and `Malformed`."""
     upgrade = upgrade_store.read(c, app)
     moved: list[MovedPartition] = []
     control: dict[str, Unmoved] = {}
@@ -118,7 +118,7 @@ def report(c: Coordinator, app: str) -> UpgradeReport:
     for one in every:
         pauses = {pause.partition: pause for pause in one.pauses.measured} if one.pauses is not None else {}
         mine = [m for m in one.moves if {m.giver, m.taker} & {*upgrade.old_consumers, *upgrade.new_consumers}]
-        # Of a partition planned again meanwhile, the last move has the pause.
+        # If a partition was planned again meanwhile, its last move has the pause.
         for move in {m.partition: m for m in mine}.values():
             pause = pauses.get(move.partition)
             cost = (True, pause.wait_s, pause.error_s, pause.least, pause) if pause is not None else ()
@@ -138,7 +138,7 @@ def report(c: Coordinator, app: str) -> UpgradeReport:
 def _partitions(
     upgrade: Upgrade, moved: Sequence[MovedPartition], every: Sequence[history.Rebalance]
 ) -> Iterator[PartitionStall]:
-    """Yield the total of each partition's moves, and the effect of others' moves."""
+    """Yield the total of each partition's moves, and the effect of the other partitions' moves."""
     mine: dict[tuple[str, int], list[MovedPartition]] = {
         (topic, p): [] for topic, rates in upgrade.baseline.items() for p in rates
     }
@@ -162,7 +162,7 @@ def _partitions(
 
 
 def _rebalances(c: Coordinator, upgrade: Upgrade) -> list[history.Rebalance]:
-    """Rebalances that began during the upgrade, oldest first."""
+    """Return the rebalances that began during the upgrade, oldest first."""
     ended_at = upgrade.since_at if upgrade.over else inf
     found: list[history.Rebalance] = []
     for topic in upgrade.topics:
@@ -172,7 +172,7 @@ def _rebalances(c: Coordinator, upgrade: Upgrade) -> list[history.Rebalance]:
 
 
 def _counted(what: str, found: Sequence[MovedPartition | PartitionStall]) -> Iterator[str]:
-    """Yield a line for each topic with any of them."""
+    """Yield a line for each topic that has any."""
     for topic in dict.fromkeys(one.topic for one in found):
         yield f"{what}: {named({one.partition for one in found if one.topic == topic})} of {topic}"
 

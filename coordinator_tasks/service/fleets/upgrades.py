@@ -1,4 +1,4 @@
-"""Running upgrades of fleets: a person's requests, and the steps, done by any process.
+"""Running upgrades of fleets: a person's requests, and the steps, which any process may do.
 
 The record holds the desired state. Every call first brings topics, fleet and directives to the desired state, by writes
 guarded with the record's version, and then decides the next step. So the next call continues a call that died, and two
@@ -36,7 +36,7 @@ from coordinator_tasks.service.nodes.directives import put_request, read_directi
 from coordinator_tasks.service.plan import transitions
 
 MAX_STEPS = 8
-"""Maximum steps of a call: each is a write."""
+"""Maximum steps of a call. Each step is a write."""
 MAX_VERSIONS = 5
 """Maximum further versions that a fleet keeps."""
 _ATTEMPTS = 20
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 def pause(c: Coordinator, app: str, *, by: str, why: str) -> Upgrade:
-    """Pause the upgrade until it is continued or rolled back; moves under way finish."""
+    """Pause the upgrade until a person continues it or rolls it back. Moves under way finish."""
     by, why = check_words(by, "name"), check_words(why, "reason")
 
     def change(old: Upgrade) -> Upgrade:
@@ -56,7 +56,7 @@ def pause(c: Coordinator, app: str, *, by: str, why: str) -> Upgrade:
 
 
 def go_on(c: Coordinator, app: str, *, by: str, why: str) -> Upgrade:
-    """Continue a paused upgrade; a held step is held and judged from the beginning."""
+    """Continue a paused upgrade. A held step is held and judged from the beginning."""
     by, why = check_words(by, "name"), check_words(why, "reason")
 
     def change(old: Upgrade) -> Upgrade:
@@ -66,7 +66,7 @@ def go_on(c: Coordinator, app: str, *, by: str, why: str) -> Upgrade:
 
 
 def roll_back(c: Coordinator, app: str, *, by: str, why: str) -> Upgrade:
-    """Move everything back to the old consumers, also if it is paused. Raises `BadUpgrade` if the old version is gone."""
+    """Move everything back to the old consumers, also from a pause. Raises `BadUpgrade` if the old version is gone."""
     by, why = check_words(by, "name"), check_words(why, "reason")
 
     def change(old: Upgrade) -> Upgrade:
@@ -78,7 +78,7 @@ def roll_back(c: Coordinator, app: str, *, by: str, why: str) -> Upgrade:
 
 
 def under_way(c: Coordinator, app: str) -> Upgrade:
-    """Return the fleet's upgrade, if it can be paused and continued. Raises `BadUpgrade` if over."""
+    """Return the fleet's upgrade if it can be paused and continued. Raises `BadUpgrade` if it is over."""
     found = upgrade_store.read(c, app)
     if found.over:
         raise BadUpgrade(_too_late(found))
@@ -86,7 +86,7 @@ def under_way(c: Coordinator, app: str) -> Upgrade:
 
 
 def to_roll_back(c: Coordinator, app: str) -> Upgrade:
-    """Return the fleet's upgrade, if it can be or is being rolled back. Raises `BadUpgrade` if too late."""
+    """Return the fleet's upgrade if it can be, or is being, rolled back. Raises `BadUpgrade` if too late."""
     found = under_way(c, app)
     if not found.reason and found.phase not in FORWARD:
         wait = f"continue it with `continue-upgrade {app}`" if found.paused else "wait until it is Done"
@@ -126,7 +126,8 @@ def _too_late(old: Upgrade) -> str:
 
 
 def advance(c: Coordinator, problems: list[str] | None = None, apps: Sequence[str] | None = None) -> Iterator[str]:
-    """Do the next steps of these fleets' upgrades (`None` = all); yield a line for each. Waits are added to `problems`.
+    """Do the next steps of these fleets' upgrades (`None` means all). Yield a line for each, and add waits to
+    `problems`.
 
     Raises the `Unavailable` kinds.
     """
@@ -142,14 +143,14 @@ def advance(c: Coordinator, problems: list[str] | None = None, apps: Sequence[st
 
 
 def giving(upgrade: Upgrade) -> tuple[str, ...]:
-    """Consumers that give partitions away in the present phase."""
+    """Return the consumers that give partitions away in the present phase."""
     old, new = upgrade.old_consumers, upgrade.new_consumers
     gives = {UpgradePhase.MOVING: old, UpgradePhase.DRAINING: old, UpgradePhase.RETURNING: new}
     return () if upgrade.paused else gives.get(upgrade.phase, ())
 
 
 def drains_again(c: Coordinator, consumer: str) -> Iterator[str]:
-    """Warning that an upgrade will drain an undrained consumer again. Unreadable records are skipped."""
+    """Yield a warning that an upgrade will drain an undrained consumer again. Unreadable records are skipped."""
     for app in upgrade_store.fleets_with_upgrades(c):
         with suppress(*UNREADABLE):
             upgrade = upgrade_store.read(c, app)
@@ -158,7 +159,7 @@ def drains_again(c: Coordinator, consumer: str) -> Iterator[str]:
 
 
 def why_waits(c: Coordinator, upgrade: Upgrade) -> str:
-    """What blocks the moves, with the remedy; empty = nothing, or the upgrade is over or paused.
+    """Return what blocks the moves, with the remedy; empty if nothing does, or the upgrade is over or paused.
 
     Raises `Malformed`, and `BadFleet` if the fleet cannot be read.
     """
@@ -183,7 +184,7 @@ def why_waits(c: Coordinator, upgrade: Upgrade) -> str:
 
 
 def advance_one(c: Coordinator, app: str) -> Iterator[str]:
-    """Do the next steps of an upgrade; yield a line for each. Raises `LookAgain` if another process does them now."""
+    """Do the next steps of an upgrade. Yield a line for each. Raises `LookAgain` if another process does the steps now."""
     for _ in range(MAX_STEPS):
         upgrade = upgrade_store.read(c, app)
         if upgrade.over or upgrade.paused:
@@ -210,7 +211,7 @@ def _following(c: Coordinator, upgrade: Upgrade) -> Upgrade:
 
 
 def ensure(c: Coordinator, upgrade: Upgrade) -> None:
-    """Bring everything in line with the record; repeating changes nothing. Raises `LookAgain` if the record changes."""
+    """Make everything match the record. Repeating changes nothing. Raises `LookAgain` if the record changes."""
     _write_splits(c, upgrade, {topic: split_of(upgrade, topic) for topic in configurations(c, upgrade)})
     if upgrade.phase is UpgradePhase.DRAINING:
         _until_written(c, upgrade, lambda: _drains(c, upgrade, upgrade.old_consumers))
@@ -230,7 +231,7 @@ def _until_written(c: Coordinator, upgrade: Upgrade, attempt: Callable[[], list[
 
 
 def _others(c: Coordinator, upgrade: Upgrade) -> Iterator[str]:
-    """Topics outside the upgrade, closed to the new consumers since its begin."""
+    """Yield the topics outside the upgrade that have been closed to the new consumers since its begin."""
     for topic in filter(is_topic, transitions.topics(c)):
         with suppress(Malformed, Refused):
             split = topics.configuration(c, topic).split
@@ -252,7 +253,7 @@ def _write_splits(c: Coordinator, upgrade: Upgrade, splits: Mapping[str, Split |
 
 
 def split_of(upgrade: Upgrade, topic: str) -> Split | None:
-    """The split of this topic in the present phase."""
+    """Return the split of this topic in the present phase."""
     if upgrade.phase is UpgradePhase.FINISHING or upgrade.over:
         return None
     return Split(upgrade.app, upgrade.new_consumers, frozenset(upgrade.chosen.get(topic, ())))
@@ -276,7 +277,7 @@ def _drains(c: Coordinator, upgrade: Upgrade, consumers: tuple[str, ...]) -> lis
 
 
 def _restores(c: Coordinator, upgrade: Upgrade) -> list[Operation]:
-    """Writes that undrain the old consumers drained by this upgrade."""
+    """Return writes that undrain the old consumers drained by this upgrade."""
     fleet = fleets.fleet_of(c, upgrade.app)
     found = {one: read_directive(c, one) for one in upgrade.old_consumers}
     ours = {one: old for one, old in found.items() if old.draining is not None and old.draining.owner == upgrade.owner}
@@ -291,7 +292,7 @@ def _restores(c: Coordinator, upgrade: Upgrade) -> list[Operation]:
 
 
 def _ending(c: Coordinator, upgrade: Upgrade) -> list[Operation]:
-    """Return the write by which the fleet has a single version again."""
+    """Return the write that gives the fleet a single version again."""
     fleet = fleets.fleet_of(c, upgrade.app)
     leaves = upgrade.old_consumers if upgrade.phase is UpgradePhase.DONE else upgrade.new_consumers
     consumers = tuple(one for one in fleet.consumers if one not in leaves)

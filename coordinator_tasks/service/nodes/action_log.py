@@ -1,7 +1,7 @@
-"""Records of requests: each action writes a record of the changes in the same transaction.
+"""Records of requests. Each action writes a record of its changes in the same transaction.
 
-The record is made from the transaction itself, so no action goes unrecorded, and a repeated call without changes leaves
-no record.
+The record is made from the transaction itself, so no action goes unrecorded. A repeated call without changes leaves no
+record.
 """
 
 import json
@@ -19,7 +19,7 @@ from coordinator_tasks.core.text.partition_text import cut
 from coordinator_tasks.service.coordinator import Coordinator
 
 MAX_CHARS = 500
-"""Of a field before and after."""
+"""Maximum characters of a field before and after."""
 MAX_CHANGES = 50
 _CHUNK = 200
 
@@ -29,24 +29,24 @@ def recording(c: Coordinator, action: str, about: str, actor: Actor, why: str = 
 
     Its writes to configurations, directives, fleets and limits of growth are recorded.
     """
-    c = c.zk.c if isinstance(c.zk, _Recorder) else c  # a nested action is recorded as itself alone
+    c = c.zk.c if isinstance(c.zk, _Recorder) else c  # a nested action is recorded under its own name only
     return replace(c, zk=cast(ZooKeeper, _Recorder(c, ActionRecord(action, about, actor, 0.0, why))))
 
 
 def asked(
     c: Coordinator, about: str = "", limit: int = 100, problems: list[str] | None = None
 ) -> tuple[ActionRecord, ...]:
-    """Return the requests, newest first; `about` = only of this topic, consumer or fleet.
+    """Return the requests, newest first; `about` selects the requests about this topic, consumer or fleet.
 
-    `problems` gets unreadable records; without it, the first error is raised.
+    `problems` gets unreadable records. Without `problems`, the first error is raised.
     """
     return tuple(islice((one for one in _backwards(c, problems) if about in ("", one.about)), limit))
 
 
 def done_by(c: Coordinator, action: str, about: str, actor: Actor, since: float = 0.0) -> bool:
-    """Whether an earlier try of this task of Airflow has done this action, and not before `since`.
+    """Return whether an earlier try of this Airflow task has done this action, at `since` or later.
 
-    A record that cannot be read stops no action.
+    An unreadable record stops no action.
     """
     same = (action, actor.dag, actor.run, actor.task)
     return actor.attempt > 1 and any(
@@ -56,12 +56,12 @@ def done_by(c: Coordinator, action: str, about: str, actor: Actor, since: float 
 
 
 def names(c: Coordinator) -> list[str]:
-    """The names of the records, oldest first."""
+    """Return the names of the records, oldest first."""
     return numbered(c.zk, c.paths.asked)
 
 
 def newest(c: Coordinator, names: Sequence[str]) -> Iterator[tuple[str, ActionRecord | CoordinatorError]]:
-    """Yield name and record, or its error; `names` are the oldest first. Pruned records are left out."""
+    """Yield name and record, or its error. `names` are oldest first. Pruned records are left out."""
     for paths in newest_paths(c.paths.asked, names, _CHUNK):
         denied: dict[str, CoordinatorError] = {}
         nodes = find_many(c.zk, paths, denied)
@@ -128,7 +128,7 @@ class _Recorder:
 
 
 def _fields(data: bytes) -> dict[str, Any]:
-    """Return the fields of a node; anything but a JSON object is a single field."""
+    """Return the fields of a node. Anything but a JSON object is a single field."""
     try:
         found = json.loads(data) if data else {}
     except (ValueError, RecursionError):

@@ -13,7 +13,7 @@ from coordinator_tasks.service.nodes.store import StoredTopics
 
 @dataclass(frozen=True, slots=True)
 class ClusterObservation:
-    """The topics as read, and the world observed afterwards; `snapshot` has the committed offsets of every topic.
+    """The topics as read, and the world observed afterwards. `snapshot` has the committed offsets of every topic.
 
     `views`: the readable topics with Kafka's descriptions. `before`: the world without the notes of this observation.
     `silent`: why Kafka described no topic. A write that relies on the observation checks the versions of the nodes.
@@ -27,7 +27,7 @@ class ClusterObservation:
 
     @property
     def stored_world(self) -> World:
-        """The world as another reading of ZooKeeper finds it: a note that was refused makes no consumer unclear."""
+        """Return the world as another reader of ZooKeeper finds it. A refused note makes no consumer unclear."""
         return replace(self.snapshot.world, unclear=self.before.unclear)
 
 

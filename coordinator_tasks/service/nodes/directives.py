@@ -41,13 +41,14 @@ from coordinator_tasks.service.nodes.observe import load_claims, load_directives
 
 MAX_ISOLATED_S = 366 * 86_400.0
 UNTIL_ANOTHER = "until another consumer is there that reads it"
-"""End of a sentence: how long a draining consumer keeps partitions without another possible owner."""
+"""End of a sentence about a draining consumer that keeps partitions without another possible owner."""
 
 
 def isolate(c: Coordinator, consumer: str, *, by: str, why: str, until_at: float = 0.0) -> Directive:
-    """Isolate the consumer: it may run nothing, and counts as closed, until readmitted; `until_at` 0 = by a person.
+    """Isolate the consumer: it may run nothing, and counts as closed, until readmitted.
 
-    Raises `NotManaged` for a consumer unknown to this cluster, and `Refused` for a time too far ahead.
+    `until_at`: 0 means that a person isolates. Raises `NotManaged` for a consumer unknown to this cluster, and
+    `Refused` for a time too far ahead.
     """
     check_known(c, consumer)
     by, why = check_words(by, "name"), check_words(why, "reason")
@@ -72,7 +73,7 @@ def check_isolation(for_s: float) -> None:
 
 
 def readmit(c: Coordinator, consumer: str, by: str) -> Directive:
-    """Admit the consumer again once confirmed to run nothing; no effect without an isolation."""
+    """Admit the consumer again once it confirms that nothing runs. Without an isolation nothing changes."""
     check_known(c, consumer)
     by = check_words(by, "name")
 
@@ -86,16 +87,17 @@ def readmit(c: Coordinator, consumer: str, by: str) -> Directive:
 
 
 def drain(c: Coordinator, consumer: str, by: str, why: str) -> Directive:
-    """Make the consumer give everything away, and remove the id from the fleet, in one transaction."""
+    """Make the consumer give all partitions away, and remove the id from the fleet, in one transaction."""
     check_known(c, consumer)
     draining = Draining(check_words(by, "name"), check_words(why, "reason"), c.clock.now())
     return _change(c, consumer, lambda old: drained(old, draining), lambda: without(c, consumer))
 
 
 def drained(old: Directive, draining: Draining) -> Directive:
-    """Return the directive with a person's draining; a draining of all incarnations keeps the old time.
+    """Return the directive with a person's draining. A draining of all incarnations keeps the old time.
 
-    A person's draining replaces any other: an upgrade, a redeployment or a growth would end its own draining.
+    A person's draining replaces any other draining, because an upgrade, a redeployment or a growth would end its own
+    draining.
     """
     before = old.draining
     if before is None or before.incarnation:
@@ -104,7 +106,7 @@ def drained(old: Directive, draining: Draining) -> Directive:
 
 
 def undrain(c: Coordinator, consumer: str, app: str = "") -> Directive:
-    """Let the consumer get partitions again; the same transaction returns it to the fleet `app`, if given.
+    """Let the consumer get partitions again. The same transaction returns it to the fleet `app`, if given.
 
     Raises `NotManaged` for an unknown consumer or fleet.
     """
@@ -116,7 +118,7 @@ def undrain(c: Coordinator, consumer: str, app: str = "") -> Directive:
 def would_expect_restart(
     c: Coordinator, consumer: str, within_s: float, *, moves: bool, by: str, why: str
 ) -> PlannedRestart | None:
-    """Return the restart written by `expect_restart` (`None` = no restart expected), or raise the same errors."""
+    """Return the restart that `expect_restart` would write, or raise the same errors; `None` if none is expected."""
     check_known(c, consumer)
     by, why = check_words(by, "name"), check_words(why, "reason")
     if not 0 <= within_s <= MAX_RESTART_S:
@@ -130,7 +132,8 @@ def would_expect_restart(
         raise Refused(
             f"{consumer} is not registered, so nobody knows which process is to restart; ask before it ends, or start it"
         )
-    # Requests to this process only: older ones still stand there. An earlier planned restart is no objection.
+    # Only requests to this process count, since older requests are still stored. An earlier planned restart is no
+    # objection.
     life = Life(consumer, member.incarnation, directive=replace(old, restart=None))
     asked = "isolated" if life.isolation is not None else "draining" if life.draining is not None else ""
     if asked:
@@ -150,7 +153,7 @@ def would_expect_restart(
 
 
 def expect_restart(c: Coordinator, consumer: str, within_s: float, *, moves: bool, by: str, why: str) -> Directive:
-    """Expect the next process of this id within this time, with the present partitions; 0 = no longer expected.
+    """Expect the next process of this id within this time, with the present partitions; 0 ends the expectation.
 
     Meanwhile the partitions wait, or, with `moves`, other consumers have them. Repeating restarts the time. Raises
     `NotManaged` for an unknown consumer, and `Refused`.
@@ -160,7 +163,7 @@ def expect_restart(c: Coordinator, consumer: str, within_s: float, *, moves: boo
         wanted = would_expect_restart(c, consumer, within_s, moves=moves, by=by, why=why)
         before = old.restart
         if wanted is not None and before is not None and before.incarnation == wanted.incarnation and before.moves:
-            # Partitions already given away for this restart belonged to the consumer before it.
+            # The consumer had these partitions before this restart gave them away.
             former = {t: before.partitions.get(t, frozenset()) for t in {*before.partitions, *wanted.partitions}}
             both = {t: had | wanted.partitions.get(t, frozenset()) for t, had in former.items()}
             wanted = replace(wanted, partitions=both if moves else {})
@@ -184,9 +187,8 @@ def put_directive(c: Coordinator, directive: Directive) -> Operation:
 def put_request(c: Coordinator, directive: Directive) -> list[Operation]:
     """Return the writes of a person's or a policy's directive.
 
-    Earlier registrations and failed ends of the consumer no longer count as flapping.
-
-    An unreadable claim stays unchanged.
+    Earlier registrations and failed ends of the consumer no longer count as flapping. An unreadable claim stays
+    unchanged.
     """
     operations = [put_directive(c, directive)]
     claim = load_claims(c, [directive.consumer], {}).get(directive.consumer)
@@ -210,10 +212,7 @@ def may_have(topic: str, lives: Mapping[str, Life]) -> set[str]:
 
 
 def without_taker(c: Coordinator, consumer: str, topics: Collection[str]) -> list[str]:
-    """Return the given topics without another possible owner.
-
-    Empty while the registry does not answer.
-    """
+    """Return the given topics without another possible owner; empty while the registry does not answer."""
     try:
         lives = registered(c)
     except DiscoveryUnavailable:
@@ -227,7 +226,7 @@ def _change(
     change: Callable[[Directive], Directive],
     beside: Callable[[], list[Operation]] = list,
 ) -> Directive:
-    """Change a directive; the operations of `beside` are written in the same transaction."""
+    """Change a directive. The same transaction writes the operations of `beside`."""
 
     def attempt() -> tuple[list[Operation], Directive]:
         old = read_directive(c, consumer)
@@ -249,7 +248,7 @@ def check_known(c: Coordinator, consumer: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Topics:
-    """The topic nodes at one moment; `None` = not planned yet. `versions` guard the writes that rely on them.
+    """The topic nodes at one moment; `None` if not planned yet. `versions` guard the writes that rely on the nodes.
 
     `unreadable`: topics whose grants are unknown.
     """
@@ -260,11 +259,11 @@ class _Topics:
 
 
 def complete_readmissions(c: Coordinator, problems: list[str] | None = None) -> tuple[str, ...]:
-    """Remove the due isolations of consumers that confirm now that they run nothing.
+    """Remove the due isolations of consumers that now confirm that nothing runs.
 
     A consumer confirms by its own answer, with an acted epoch of at least every topic's current epoch, or by the known
-    end of every granted incarnation. The versions of topics, claim and directive guard the write: concurrent changes
-    are left to the next call. Returns the readmitted consumers. An unreadable node is added to `problems`, and stops
+    end of every granted incarnation. The versions of topics, claim and directive guard the write; concurrent changes
+    are left to the next call. Return the readmitted consumers. An unreadable node is added to `problems`, and stops
     only the dependent readmissions.
     """
     problems = problems if problems is not None else []
@@ -284,7 +283,7 @@ def complete_readmissions(c: Coordinator, problems: list[str] | None = None) -> 
     for directive in waiting:
         claim, member = claims.get(directive.consumer), members.get(directive.consumer)
         if claim is None or (member is not None and member.problem):
-            continue  # unknown whether it runs nothing
+            continue  # unknown whether nothing runs
         confirmed = _runs_nothing(directive, claim, member, answers.get(directive.consumer), topics)
         try:
             if confirmed and _lift(c, directive, claim, topics):
@@ -318,10 +317,10 @@ def _runs_nothing(
     planned = {topic: node for topic, node in topics.nodes.items() if node is not None}
     isolated = directive.isolation.incarnation if directive.isolation is not None else 0
     granted = {node.incarnations[consumer] for node in planned.values() if consumer in node.incarnations}
-    # The isolation of an incarnation ends with that incarnation's answer or end; any other isolation needs the answers
+    # The isolation of an incarnation ends with that incarnation's answer or end. Any other isolation needs the answers
     # or ends of all incarnations that may run. An incarnation drawn beside a live registration (by a second process of
     # the id) was never admitted: its end proves nothing about the registered incarnation. A registry may show an older
-    # list: the claim has the last registration.
+    # list, but the claim has the last registration.
     registered = {max(member.incarnation, claim.registered)} if member is not None else set[int]()
     present = registered or {claim.incarnation, claim.answered}
     unknown = ({isolated} if isolated else present | granted) - claim.ended.keys() - {0}

@@ -1,4 +1,4 @@
-"""Desired consumers, missing consumers, and the reported ends of former processes."""
+"""Wanted consumers, missing consumers, and the reported ends of former processes."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -39,19 +39,18 @@ class Launch:
 
 
 CODE = "code"
-"""The attribute with which a consumer registers its fleet's version of the code, and the name of `{code}`."""
+"""The attribute with which a consumer registers its fleet's version of the code; also the name of `{code}`."""
 STARTS_S = 180.0
-"""Seconds from drawing an incarnation to registration. After that the warm-up has ended the process, or the host is
-lost.
-"""
+"""Seconds from drawing an incarnation to registration. Afterwards the warm-up has ended the process, or the host is
+lost."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def set_fleet(c: Coordinator, fleet: Fleet) -> Fleet:
-    """Write the desired consumers of an application; the same again changes nothing.
+    """Write the wanted consumers of an application. Repeating changes nothing.
 
-    With a `version` other than -1, the stored fleet must have this version (else `LookAgain`). Raises `BadFleet` for an id
-    that stands twice or in the fleet of another application, and for what this host may not launch, and `InvalidName`.
+    With a `version` other than -1, the stored fleet must have this version (else `LookAgain`). Raises `InvalidName`,
+    and `BadFleet` for a repeated id, an id in another application's fleet, or a fleet that this host may not launch.
     """
     path, attempt = c.paths.fleet(check_app(fleet.app)), partial(_setting, c, fleet)
     check_set(c, fleet)
@@ -64,12 +63,12 @@ def set_fleet(c: Coordinator, fleet: Fleet) -> Fleet:
 
 
 def check_set(c: Coordinator, fleet: Fleet) -> None:
-    """Raise the errors of `set_fleet`; writes nothing."""
+    """Raise the errors of `set_fleet`. Write nothing."""
     _setting(c, fleet)
 
 
 def _setting(c: Coordinator, fleet: Fleet) -> tuple[list[Operation], Fleet]:
-    """Return the guarded write of a fleet, and the fleet then; no operation = unchanged."""
+    """Return the guarded write of a fleet, and the resulting fleet. Without a change there is no operation."""
     path = c.paths.fleet(check_app(fleet.app))
     for consumer in fleet.consumers:
         check_consumer(consumer)
@@ -92,7 +91,7 @@ def _setting(c: Coordinator, fleet: Fleet) -> tuple[list[Operation], Fleet]:
 
 
 def _kept(fleet: Fleet, present: Fleet) -> Fleet:
-    """Return the fleet with the unset parts: redeployments and other versions stay."""
+    """Return the fleet with the present redeployments and other versions, which the request leaves unset."""
     check_no_upgrade(present)
     same = version_of(fleet) == version_of(present)
     return replace(
@@ -101,7 +100,7 @@ def _kept(fleet: Fleet, present: Fleet) -> Fleet:
 
 
 def check_no_upgrade(fleet: Fleet) -> None:
-    """Raises `BadFleet` while the fleet is being upgraded."""
+    """Raise `BadFleet` while the fleet is being upgraded."""
     if fleet.runs:
         name = next(iter(fleet.runs.values()))
         raise BadFleet(
@@ -111,7 +110,7 @@ def check_no_upgrade(fleet: Fleet) -> None:
 
 
 def version_of(fleet: Fleet) -> FleetVersion:
-    """The version of the fleet's consumers, apart from consumers that an upgrade has started."""
+    """Return the version of the fleet's consumers, without consumers that an upgrade has started."""
     return FleetVersion(fleet.application, fleet.arguments, fleet.conf, fleet.environment, fleet.code)
 
 
@@ -150,7 +149,7 @@ def fleet_of(c: Coordinator, app: str) -> Fleet:
 def with_consumer(c: Coordinator, app: str, consumer: str) -> list[Operation]:
     """Return the guarded writes that add a consumer to a fleet; raises as `set_fleet`.
 
-    During an upgrade the fleet takes only the upgrade's consumers: nothing would move others to the new version.
+    During an upgrade the fleet takes only the upgrade's consumers. Other consumers would never move to the new version.
     """
     found = fleet_of(c, app)
     if consumer in found.consumers:
@@ -164,7 +163,7 @@ def with_consumer(c: Coordinator, app: str, consumer: str) -> list[Operation]:
 
 
 def _apart(c: Coordinator, fleet: Fleet, others: Collection[Fleet]) -> list[Operation]:
-    """Return the guards against a consumer in two fleets; raises `BadFleet` if there already is one."""
+    """Return the guards against a consumer in two fleets. Raises `BadFleet` if a consumer already is in two."""
     for other in others:
         if shared := sorted(set(fleet.consumers) & set(other.consumers)):
             raise BadFleet(
@@ -176,7 +175,7 @@ def _apart(c: Coordinator, fleet: Fleet, others: Collection[Fleet]) -> list[Oper
 def fleets(c: Coordinator) -> tuple[Fleet, ...]:
     """Return all fleets, sorted by application.
 
-    The `problem` of a fleet is its unreadable part, or why it is not launched.
+    `problem`: the unreadable part of a fleet, or why the fleet is not launched.
     """
     denied: dict[str, CoordinatorError] = {}
     nodes = find_many(c.zk, {app: c.paths.fleet(app) for app in filter(is_app, children(c.zk, c.paths.fleets))}, denied)
@@ -186,7 +185,7 @@ def fleets(c: Coordinator) -> tuple[Fleet, ...]:
 
 
 def why_not_launched(c: Coordinator, fleet: Fleet) -> str:
-    """Return why this host may launch none of the fleet; empty = permitted."""
+    """Return why this host may launch no consumer of the fleet; empty if permitted."""
     if not fleet.consumers:
         return ""
     own = (one for one in dict.fromkeys(fleet.runs.values()) if one in fleet.versions)
@@ -195,7 +194,7 @@ def why_not_launched(c: Coordinator, fleet: Fleet) -> str:
 
 
 def resolved(fleet: Fleet) -> Fleet:
-    """Return the fleet for a launch: its version of the code is put into application and arguments."""
+    """Return the fleet for a launch. Its version of the code replaces `{code}` in application and arguments."""
 
     def put_in(text: str) -> str:
         return text.replace("{" + CODE + "}", fleet.code)
@@ -205,7 +204,7 @@ def resolved(fleet: Fleet) -> Fleet:
 
 
 def check_texts(fleet: Fleet) -> None:
-    """Raises `BadFleet` for a version of code, a variable's name, or a text for a process, that cannot be."""
+    """Raise `BadFleet` for an impossible version of code, name of a variable, or text for a process."""
     if fleet.code and not is_app(fleet.code):
         raise BadFleet(f"{fleet.code[:80]!r} cannot be a version of code; give letters, digits, '.', '_' and '-'")
     if not fleet.code and any("{" + CODE + "}" in text for text in (fleet.application, *fleet.arguments)):
@@ -222,7 +221,7 @@ def check_texts(fleet: Fleet) -> None:
 
 
 def _read_or_named(path: str, app: str, node: Node) -> Fleet:
-    """An unreadable fleet has no desired consumers, and does not stop other fleets."""
+    """Return the fleet. An unreadable fleet has no wanted consumers, and does not stop other fleets."""
     try:
         fleet = decode_fleet(path, node.data, app, node.stat.version)
     except Malformed as error:
@@ -239,7 +238,7 @@ def _read_or_named(path: str, app: str, node: Node) -> Fleet:
 
 
 def missing(c: Coordinator, problems: list[str] | None = None) -> tuple[Launch, ...]:
-    """Return the consumers to start now: wanted, not registered, and the last process of each is known to have ended.
+    """Return the consumers to start now: wanted, not registered, and with a last process that is known to have ended.
 
     No directive may hold for the next life.
 
@@ -273,7 +272,7 @@ def missing(c: Coordinator, problems: list[str] | None = None) -> tuple[Launch, 
 
 
 def launch_of(c: Coordinator, consumer: str) -> Launch | None:
-    """Return how to launch a consumer; `None` = in no fleet. Raises `BadFleet` if this host may not launch it."""
+    """Return how to launch a consumer; `None` if it is in no fleet. Raises `BadFleet` if this host may not launch it."""
     for fleet in fleets(c):
         if consumer in fleet.consumers:
             if problem := why_not_launched(c, fleet):
@@ -290,7 +289,7 @@ def _launch(fleet: Fleet, consumer: str) -> Launch:
 
 
 def _is_due(c: Coordinator, consumer: str, claim_node: Node | None, directive_node: Node | None) -> bool:
-    """Return whether to start the next incarnation: the last is over, and no directive holds for the next."""
+    """Return whether to start the next incarnation. The last must be over, and no directive may hold for the next."""
     directive = None
     if directive_node is not None:
         path = c.paths.directive(consumer)
@@ -306,7 +305,7 @@ def _is_due(c: Coordinator, consumer: str, claim_node: Node | None, directive_no
 
 
 def is_given_up(c: Coordinator, life: Life) -> bool:
-    """Return whether this life is isolated, so that no report of the end is awaited.
+    """Return whether this life is isolated, so that its end need not be reported.
 
     If a person has isolated and readmits every life of the consumer, this life must have been silent for the platform's
     own waiting time.
@@ -324,7 +323,7 @@ def is_given_up(c: Coordinator, life: Life) -> bool:
 
 
 def record_end(c: Coordinator, consumer: str, incarnation: int, how: Ending, reason: str = "") -> IdClaim:
-    """Note that an incarnation is over, and why; a later note does not replace the first.
+    """Note that an incarnation is over, and why. A later note does not replace the first.
 
     Raises `NotManaged` for an unknown id, and `Refused`.
     """

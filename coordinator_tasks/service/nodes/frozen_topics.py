@@ -1,4 +1,4 @@
-"""A draining consumer keeps its partitions of a frozen topic."""
+"""Frozen topics: a draining consumer keeps its partitions of a frozen topic."""
 
 from collections.abc import Collection
 from contextlib import suppress
@@ -13,7 +13,7 @@ from coordinator_tasks.service.nodes.topics import configuration
 
 
 def why_frozen(config: TopicConfig, owners: Collection[str]) -> str:
-    """Return why these owners keep partitions of the topic, and the remedy; empty = the topic is not frozen for them."""
+    """Return why these owners keep partitions of the topic, and the remedy; empty if the topic is not frozen for them."""
     if not config.frozen or config.removed:
         return ""
     keep = agreed(len(owners), "keeps", "keep")
@@ -21,9 +21,10 @@ def why_frozen(config: TopicConfig, owners: Collection[str]) -> str:
 
 
 def why_kept(c: Coordinator, consumers: Collection[str], topics: Collection[str] = ()) -> str:
-    """Return why any of these consumers keeps partitions of `topics` (empty = all), for the first topic; else empty.
+    """Return why any of these consumers keeps partitions of the first such topic among `topics`, or of all topics if
+    empty.
 
-    Raises `Malformed`.
+    Empty if no consumer keeps partitions. Raises `Malformed`.
     """
     for topic, node in store.load_nodes(c.zk, c.paths, topics or children(c.zk, c.paths.configs)).items():
         owners = set(node.assignments.values()).intersection(consumers)

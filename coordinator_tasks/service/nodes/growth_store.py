@@ -1,4 +1,4 @@
-"""The growth of fleets, in ZooKeeper: one node for each fleet with limits."""
+"""The growth of fleets in ZooKeeper. Each fleet with limits has a node."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,14 +16,14 @@ def growing(c: Coordinator) -> list[str]:
 
 
 def find(c: Coordinator, app: str) -> Growth | None:
-    """The growth of a fleet; `None` = no limits are set. Raises `Malformed`."""
+    """Return the growth of a fleet; `None` without limits. Raises `Malformed`."""
     path = c.paths.growth(check_app(app))
     node = c.zk.find(path)
     return None if node is None else decode_growth(path, node.data, app, node.stat.version)
 
 
 def readable(c: Coordinator) -> Iterator[Growth]:
-    """Yield the growths of all fleets; an unreadable growth is left out: its look reports it."""
+    """Yield the growths of all fleets. An unreadable growth is left out, because `autoscale.look` reports it."""
     for app in growing(c):
         with suppress(*UNREADABLE):
             if (found := find(c, app)) is not None:
@@ -31,7 +31,7 @@ def readable(c: Coordinator) -> Iterator[Growth]:
 
 
 def read(c: Coordinator, app: str) -> Growth:
-    """The growth of a fleet; raises `NotManaged` if no limits are set."""
+    """Return the growth of a fleet; raises `NotManaged` without limits."""
     found = find(c, app)
     if found is None:
         raise NotManaged(f"the fleet {app!r} has no limits of growth; give it some with `set-growth {app} --max N`")

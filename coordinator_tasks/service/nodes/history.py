@@ -19,17 +19,17 @@ from coordinator_tasks.service.nodes import action_log
 KEEP, KEEP_IN_ALL, KEEP_LEAST = 10_000, 100_000, 500
 """Records kept of a topic, of all topics together, and at least of each topic: ZooKeeper holds them in memory."""
 _CHUNK = 200  # records read at once while going back in time
-_FIRST = 20  # the same for rebalances, of which mostly the newest few of a topic are wanted
+_FIRST = 20  # records read at once for rebalances: mostly a topic's newest few are wanted
 _DELETES = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """A rebalance of a topic: from the first plan until Stable, over all runs.
+    """A rebalance of a topic, from the first plan until Stable, over all runs.
 
-    `states`: all states, beginning with the previous; `ended_at` is 0 until the end; `moves` names a partition
-    repeatedly if planned again meanwhile. `pauses`: once measured. `given_up`: the topic's state was lost before the
-    end, and another rebalance has begun at `ended_at`.
+    `states`: all states, beginning with the previous state. `ended_at`: 0 until the end. `moves`: repeats a partition
+    that is planned again meanwhile. `pauses`: once measured. `given_up`: the topic's state was lost before the end, and
+    another rebalance has begun at `ended_at`.
     """
 
     topic: str
@@ -47,7 +47,7 @@ class Rebalance:
 
     @property
     def unasked(self) -> bool:
-        """Whether no person requested the rebalance or any of its plans."""
+        """Return whether no person requested the rebalance or any of its plans."""
         return any(record.unasked for record in self.records)
 
 
@@ -64,16 +64,16 @@ def recorded(c: Coordinator) -> list[str]:
 def rebalances(
     c: Coordinator, topics: Collection[str] = (), limit: int = 20, problems: list[str] | None = None
 ) -> tuple[Rebalance, ...]:
-    """Return the newest complete rebalances of these topics (empty = all), newest first, at most `limit`.
+    """Return the newest complete rebalances of these topics (all if empty), newest first, at most `limit`.
 
-    `problems` gets the errors of unreadable topics; without it, the first is raised.
+    `problems` gets the errors of unreadable topics. Without `problems`, the first error is raised.
     """
     each = (_readable(newest(c, topic), problems) for topic in sorted(topics) or recorded(c))
     return tuple(sorted(islice(heapq.merge(*each, key=key_of), limit), key=key_of))
 
 
 def named(c: Coordinator, name: str, topic: str = "") -> Rebalance:
-    """Return the rebalance of this name, of one topic or of any. Raises `NotManaged`, and `Malformed`."""
+    """Return the rebalance of this name, of one topic or of any topic. Raises `NotManaged`, and `Malformed`."""
     for one in [topic] if topic else recorded(c):
         for found in newest(c, one):
             if found.rebalance == name:
@@ -83,7 +83,7 @@ def named(c: Coordinator, name: str, topic: str = "") -> Rebalance:
 
 
 def key_of(one: Rebalance) -> tuple[float, str]:
-    """Return the key of the order: newest first, by the time of the first record."""
+    """Return the sort key: newest first, by the time of the first record."""
     return -one.began_at, one.topic
 
 
@@ -99,7 +99,7 @@ def _readable(found: Iterable[Rebalance], problems: list[str] | None) -> Iterato
 def newest(
     c: Coordinator, topic: str, listed: Sequence[str] | None = None, first: int = _FIRST, chunk: int = _CHUNK
 ) -> Iterator[Rebalance]:
-    """Yield the rebalances of a topic, newest first, of these records (default: all), read only as needed.
+    """Yield the rebalances of a topic, newest first, from the `listed` records (default: all), read only as needed.
 
     Records are read in chunks: `first` for the newest, then `chunk`.
     """
@@ -115,7 +115,10 @@ def newest(
 
 
 def summed_up(topic: str, group: list[Record], later_at: float = 0.0) -> Rebalance:
-    """Return the rebalance of these records, the oldest first; the next began at `later_at`, 0 = no next rebalance."""
+    """Return the rebalance of these records, which are oldest first.
+
+    `later_at`: begin of the next rebalance; 0 without one.
+    """
     first, last = group[0], group[-1]
     over = last.target is State.STABLE
     given_up = bool(later_at) and not over
@@ -136,19 +139,19 @@ def summed_up(topic: str, group: list[Record], later_at: float = 0.0) -> Rebalan
 
 
 def backwards(c: Coordinator, topic: str, chunk: int = _CHUNK) -> Iterator[Record]:
-    """All records, newest first, read in chunks; a record pruned meanwhile is left out."""
+    """Yield all records, newest first, read in chunks. A record pruned meanwhile is left out."""
     for name, path, node in newest_first(c.zk, c.paths.history(topic), names(c, topic), chunk):
         yield decode_record(path, node.data, int(name))
 
 
 def read(c: Coordinator, topic: str, names: Sequence[str]) -> dict[str, Record]:
-    """Return the records of these names; pruned records are left out."""
+    """Return the records of these names, without pruned records."""
     paths = {name: f"{c.paths.history(topic)}/{name}" for name in names}
     return {name: decode_record(paths[name], node.data, int(name)) for name, node in find_many(c.zk, paths).items()}
 
 
 def names(c: Coordinator, topic: str) -> list[str]:
-    """The records' names, oldest first; any other child is no record."""
+    """Return the records' names, oldest first. Other children are left out."""
     return numbered(c.zk, c.paths.history(topic))
 
 
@@ -158,7 +161,7 @@ def kept(topics: int) -> int:
 
 
 def prune(c: Coordinator, topic: str, keep: int = KEEP) -> int:
-    """Delete the oldest records beyond `keep`; returns how many. A failed deletion is left to the next call."""
+    """Delete the oldest records beyond `keep`, and return their number. A failed deletion is left to the next call."""
     return _prune(c, c.paths.history(topic), names(c, topic), keep)
 
 
@@ -175,7 +178,10 @@ def _prune(c: Coordinator, folder: str, names: Sequence[str], keep: int) -> int:
 
 
 def _delete(c: Coordinator, paths: Sequence[str]) -> int:
-    """Delete all in one transaction; if a node cannot be deleted (missing, or has a child), separately."""
+    """Delete all nodes in one transaction. If a node is missing or has a child, delete the nodes separately.
+
+    Return the number.
+    """
     with suppress(LookAgain):
         c.zk.transact([Delete(path) for path in paths])
         return len(paths)

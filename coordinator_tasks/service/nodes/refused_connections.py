@@ -1,6 +1,6 @@
-"""The time since which registered consumers refuse connections, noted while a dead consumer's session still runs.
+"""When each registered consumer first refused connections, noted while a dead consumer's session still runs.
 
-Every look at the consumers notes it as well. But a look is too expensive for every second, and an answer on a kept
+Every observation notes refusals as well. But an observation each second is too expensive, and an answer on a kept
 connection says nothing of new connections. So this module only opens a new connection to each consumer.
 """
 
@@ -16,7 +16,7 @@ from coordinator_tasks.service.nodes.observe import load_claims, put_claim, same
 
 
 def note(c: Coordinator, members: Mapping[str, Member], before: frozenset[str] | None = None) -> frozenset[str]:
-    """Connect to each consumer and note the begin of refusals in the claim; return the refusing consumers.
+    """Connect to each consumer, note the begin of refusals in its claim, and return the refusing consumers.
 
     `before`: the last call's result. Only the claims of these and of the present refusals are read; without `before`
     all claims. Raises `StoreUnavailable`.

@@ -1,7 +1,7 @@
 """The coordinator's whole state as a file of lines, and back into an empty cluster, possibly in another ZooKeeper.
 
 The first line is a header; each further line is a node. `core.codecs.node_kinds` lists the exported nodes, with reasons
-for the others. The file is outside input: every line is checked by the codec of its kind before any write.
+for the others. The file is outside input: the codec of its kind checks every line before any write.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ from coordinator_tasks.service.nodes.upgrade_store import find, fleets_with_upgr
 FORMAT = "partition coordinator state"
 MAX_BYTES = 256 * 1024 * 1024
 MAX_LINE = 2 * MAX_NODE_BYTES + 1_000
-"""Bytes of a line: in the text of a node's data, each quotation mark takes two."""
+"""Maximum bytes of a line. In the text of a node's data, each quotation mark takes two."""
 MAX_NODES = 1_000_000
 _CHUNK = 200
 _MAX_READS = 20
@@ -67,14 +67,14 @@ class StateFile:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Kind → number of its nodes."""
+        """Return kind → number of its nodes."""
         kinds = [kind_of(path) for path in self.nodes]
         return {name: kinds.count(kind) for name, kind in KINDS.items() if not kind.left}
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The writes of an import: the `missing` nodes, in order; `there`: number of equal nodes already in ZooKeeper."""
+    """The writes of an import. `missing`: the nodes to write, in order. `there`: number of equal nodes in ZooKeeper."""
 
     state: StateFile
     missing: tuple[str, ...]
@@ -85,9 +85,9 @@ class Plan:
 
 
 def take(c: Coordinator, keep: int = KEEP) -> StateFile:
-    """The state as it is now, with the newest `keep` records of each history. Writes nothing.
+    """Return the present state, with the newest `keep` records of each history. Write nothing.
 
-    What cannot be read is left out and named. Raises `Refused` while an upgrade is under way, and the `Unavailable` kinds.
+    `left_out` names unreadable nodes. Raises `Refused` while an upgrade is under way, and the `Unavailable` kinds.
     """
     c.zk.sync()
     _check_upgrades(c)
@@ -96,7 +96,7 @@ def take(c: Coordinator, keep: int = KEEP) -> StateFile:
     for kind, folder in records:
         paths = _paths(kind, folder, _names(c, folder))[-keep:] if keep else []
         found = [data for data, _ in _read(c, kind, paths, left_out).values()]
-        # Numbered from 0, as in an empty folder: the next record gets the number after the last.
+        # Records are numbered from 0, as in an empty folder. The next record gets the number after the last.
         nodes |= {f"{folder}/{number:0{RECORD_DIGITS}d}": data for number, data in enumerate(found)}
     for path, (data, node) in _read_together(c, left_out).items():
         nodes[path], zxid = data, max(zxid, node.stat.modified_zxid)
@@ -131,7 +131,7 @@ def _paths(kind: NodeKind, folder: str, names: Iterable[str]) -> list[str]:
 
 
 def _read_together(c: Coordinator, left_out: dict[str, str]) -> dict[str, tuple[bytes, Node]]:
-    """Return all nodes but records, at one moment: two reads find the same."""
+    """Return all nodes but records, as of one moment. Two successive reads have to agree."""
     before: dict[str, tuple[bytes, Node]] = {}
     for number in range(_MAX_READS):
         unread, found = dict[str, str](), dict[str, tuple[bytes, Node]]()
@@ -148,7 +148,7 @@ def _read_together(c: Coordinator, left_out: dict[str, str]) -> dict[str, tuple[
 def _read(
     c: Coordinator, kind: NodeKind, paths: Sequence[str], left_out: dict[str, str]
 ) -> dict[str, tuple[bytes, Node]]:
-    """Path → data to export, and the node; nodes deleted meanwhile are left out."""
+    """Return path → data to export, and the node. Nodes deleted meanwhile are left out."""
     found: dict[str, tuple[bytes, Node]] = {}
     for some in chunks(paths, _CHUNK):
         denied: dict[str, CoordinatorError] = {}
@@ -236,7 +236,7 @@ def _header(path: str, line: bytes) -> Fields:
 
 
 def _node(file: str, number: int, line: bytes) -> tuple[str, bytes]:
-    """Path and data of a line."""
+    """Return path and data of a line."""
     try:
         found = read_json(line.decode(), once=True)
     except ValueError as error:
@@ -260,7 +260,7 @@ def _bad(file: str, number: int, problem: str) -> Refused:
 
 
 def _check_numbers(file: str, nodes: Collection[str]) -> None:
-    """Check that records are numbered from 0 without a gap: ZooKeeper would reuse a number beyond a gap."""
+    """Check that records are numbered from 0 without a gap. ZooKeeper would reuse a number beyond a gap."""
     found: dict[str, list[int]] = {}
     for path in nodes:
         kind, (folder, _, name) = kind_of(path), path.rpartition("/")
@@ -272,10 +272,11 @@ def _check_numbers(file: str, nodes: Collection[str]) -> None:
 
 
 def plan(c: Coordinator, state: StateFile, cluster: str = "") -> Plan:
-    """Return the writes of `restore`. `cluster`: the file's, where a person has confirmed its different name.
+    """Return the writes of `restore`. `cluster`: the cluster named in the file, if a person has confirmed the different
+    name.
 
     Raises `Refused` unless this cluster is empty, or has only the nodes of an import of the same file, and no consumer
-    is registered or answers; and `TopicConflict` if another cluster of this ZooKeeper manages one of the topics.
+    is registered or answers. Raises `TopicConflict` if another cluster of this ZooKeeper manages one of the topics.
     """
     own = c.paths.cluster
     if state.cluster != (cluster or own):
@@ -321,7 +322,7 @@ def _running(c: Coordinator, state: StateFile) -> list[str]:
 
 
 def _there(c: Coordinator) -> dict[str, bytes]:
-    """Return path → data of every node of an exported kind; an unreadable node has empty data."""
+    """Return path → data of every node of an exported kind. An unreadable node has empty data."""
     found: dict[str, bytes] = {}
     for kind, folder in _places(c):
         names = _names(c, folder)
@@ -331,7 +332,7 @@ def _there(c: Coordinator) -> dict[str, bytes]:
 
 
 def _planned(c: Coordinator) -> str:
-    """Return a node written by a plan; empty = none."""
+    """Return a node written by a plan; empty if there is none."""
     if states := children(c.zk, c.paths.states):
         return f"state/{states[0]}"
     topics = {one: c.paths.topic(one) for one in children(c.zk, c.paths.assignments) if is_topic(one)}

@@ -1,7 +1,7 @@
 """One topic in ZooKeeper: reads with versions, and guarded writes of decisions.
 
-The topic's node is created empty, as the parent of its partitions. Until the first write (version 0), nothing is
-planned; afterwards, an empty node is unreadable.
+The topic's node is created empty, as the parent of its partitions. Before the first write (version 0) nothing is
+planned. Afterwards, an empty node is unreadable.
 """
 
 from collections.abc import Collection, Mapping
@@ -27,7 +27,7 @@ Unread: TypeAlias = Malformed | Refused | LookAgain
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """The znode versions behind a decision; -1 = the node was absent."""
+    """The znode versions behind a decision; -1 means that the node was absent."""
 
     config: int
     node: int
@@ -44,9 +44,9 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class StoredTopics:
-    """The managed topics, each read once. `stored`: by name, in order; `unread`: topic → error.
+    """The managed topics, each read once. `stored`: by name, in order. `unread`: topic → error.
 
-    `nodes`: the readable nodes of all managed topics, also of topics that are not in `stored`.
+    `nodes`: the readable nodes of all managed topics, even of topics that are not in `stored`.
     """
 
     managed: tuple[str, ...]
@@ -60,7 +60,7 @@ class StoredTopics:
 
 
 def load_topics(zk: ZooKeeper, paths: Paths, names: Collection[str] = (), *, others: bool = True) -> StoredTopics:
-    """Read these topics, and all managed topics too; without `others`, only the nodes of the other managed topics."""
+    """Read these topics, and all managed topics too. Without `others`, read only the nodes of the other managed topics."""
     zk.sync()  # data older than the consumers' answers would look like a restored ZooKeeper
     managed = tuple(children(zk, paths.configs))
     found = with_topics(zk, paths, StoredTopics(managed, {}, {}, {}), {*names, *(managed if others else ())})
@@ -101,7 +101,7 @@ def load(zk: ZooKeeper, paths: Paths, topic: str) -> Stored:
 
 
 def not_managed(zk: ZooKeeper, paths: Paths, topic: str) -> NotManaged:
-    """The error for an unmanaged topic; the text lists the managed topics."""
+    """Return the error for an unmanaged topic, with a list of the managed topics."""
     known = shown([one for one in children(zk, paths.configs) if is_topic(one)]) or "none"
     return NotManaged(
         f"topic {topic!r} is not managed by cluster {paths.cluster!r} (it manages: {known}); correct the name, or add the "
@@ -113,7 +113,7 @@ def _read_together(zk: ZooKeeper, paths: list[str]) -> list[Node | None]:
     """Read configuration, state and node (in this order) at one moment.
 
     A decision writes node and state in one transaction. A node newer than the state was written between our reads, or
-    edited by hand: then the second read finds the same.
+    edited by hand. If edited by hand, the second read finds the same.
     """
     before: list[Node | None] = []
     for _ in range(MAX_TORN_READS):
@@ -131,7 +131,7 @@ def _zxid(node: Node | None) -> int:
 
 
 def read_node(path: str, node: Node | None) -> TopicNode | None:
-    """A topic's node; `None` = nothing is planned yet. Raises `Malformed`, also if somebody has emptied the node."""
+    """Return a topic's node; `None` before the first plan. Raises `Malformed`, also if somebody has emptied the node."""
     if node is None or (not node.data and node.stat.version == 0):
         return None
     if not node.data:
@@ -142,7 +142,8 @@ def read_node(path: str, node: Node | None) -> TopicNode | None:
 def load_nodes(
     zk: ZooKeeper, paths: Paths, topics: Collection[str], problems: dict[str, CoordinatorError] | None = None
 ) -> dict[str, TopicNode]:
-    """Return the nodes of these topics; a missing or unreadable node is left out: `load` of that topic reports it.
+    """Return the nodes of these topics. A missing or unreadable node is left out, because `load` of its topic reports
+    it.
 
     `problems` gets the unreadable topics.
     """
@@ -161,14 +162,14 @@ def load_nodes(
 
 
 def releases(zk: ZooKeeper, paths: Paths, topic: str, partitions: Collection[int]) -> dict[int, Release]:
-    """Return the last releases of these partitions, where present."""
+    """Return the last releases of these partitions, without partitions that have none."""
     found = find_many(zk, {p: paths.partition(topic, p) for p in sorted(partitions)})
     decoded = {p: codec.decode_release(paths.partition(topic, p), node.data) for p, node in found.items()}
     return {partition: release for partition, release in decoded.items() if release is not None}
 
 
 def commit(zk: ZooKeeper, paths: Paths, stored: Stored, decision: Decision, world: World) -> None:
-    """Write a decision: state, node and history together or not at all.
+    """Write a decision: state, node and history in one transaction.
 
     Raises `LookAgain` if anything that the decision relies on has changed. After `StoreUnavailable` the outcome is
     unknown: read again.
@@ -180,9 +181,10 @@ def commit(zk: ZooKeeper, paths: Paths, stored: Stored, decision: Decision, worl
 def writes(
     paths: Paths, stored: Stored, decision: Decision, world: World, *, announce: bool = False
 ) -> list[Operation]:
-    """The transaction that writes a decision; the history's folder must exist.
+    """Return the transaction that writes a decision. The history's folder must exist.
 
-    `announce` also writes the unchanged configuration: a person's reset writes nothing else that Airflow watches.
+    `announce` also writes the unchanged configuration, because a person's reset writes no other node that Airflow
+    watches.
     """
     if decision.state is None or decision.record is None:
         raise TypeError("only a decision to write can be committed")
@@ -203,7 +205,9 @@ def writes(
 
 
 def _guards(paths: Paths, decision: Decision, world: World) -> list[Operation]:
-    """Return guards: consumers that count as closed unconfirmed must not have registered or been readmitted meanwhile."""
+    """Return guards: consumers counted as closed without a confirmation must not have registered or been readmitted
+    since.
+    """
     guards: list[Operation] = []
     for consumer in sorted(decision.relies_on):
         if consumer in world.claims:

@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """The result for a topic's partition list: the new partitions, or a problem (empty = no problem)."""
+    """The result for a topic's partition list: the new partitions, or a problem; an empty problem means none."""
 
     topic: str
     created: tuple[int, ...] = ()
@@ -69,7 +69,7 @@ def add_topic(
     force: bool = False,
     actor: Actor,
 ) -> TopicConfig:
-    """Manage a topic from now on; repeating changes nothing. An empty `strategy` is the cluster's.
+    """Manage a topic from now on. Repeating changes nothing. An empty `strategy` means the cluster's.
 
     Raises as `would_add`, and `LookAgain` (a concurrent change of the topic).
     """
@@ -180,8 +180,9 @@ def _check_readable(c: Coordinator, wanted: TopicConfig) -> None:
 
 
 def check_other_clusters(c: Coordinator, *topics: TopicConfig) -> None:
-    """Raise `TopicConflict` if another cluster of this ZooKeeper manages one of the topics for the same group, or has
-    not closed it.
+    """Raise `TopicConflict` if another cluster of this ZooKeeper manages one of the topics for the same group.
+
+    A removed topic counts until that cluster has closed it.
     """
     others = [one for one in children(c.zk, ROOT) if one != c.paths.cluster and is_cluster(one)]
     for cluster, wanted in product(others, topics):
@@ -202,7 +203,7 @@ def check_other_clusters(c: Coordinator, *topics: TopicConfig) -> None:
 
 
 def _is_closed(view: TopicView) -> bool:
-    """Return whether the consumers of a removed topic have confirmed the end of reading."""
+    """Return whether the consumers of a removed topic have confirmed that they no longer read it."""
     if view.node is None:
         return True
     settled = view.state is not None and view.state.state is State.STABLE
@@ -210,10 +211,10 @@ def _is_closed(view: TopicView) -> bool:
 
 
 def create_partitions(c: Coordinator, topic: str, count: int, version: int) -> tuple[int, ...]:
-    """Create the missing nodes of partitions 0 to `count` - 1; return the new ones.
+    """Create the missing nodes of partitions 0 to `count` - 1. Return the new partitions.
 
-    `version`: the topic's configuration as read, -1 = absent. Raises `LookAgain` if the configuration has changed: the
-    name may stand for another topic by now.
+    `version`: the topic's configuration as read; -1 if absent. Raises `LookAgain` if the configuration has changed: the
+    name may belong to another topic by now.
     """
     c.zk.ensure(c.paths.topic(topic))
     c.zk.ensure(c.paths.configs)
@@ -232,7 +233,7 @@ def create_partitions(c: Coordinator, topic: str, count: int, version: int) -> t
 
 
 def _as_read(c: Coordinator, topic: str, version: int) -> list[Operation]:
-    """Guards: a transaction fails unless the topic's configuration is as read."""
+    """Return guards that fail a transaction unless the topic's configuration is as read."""
     path = c.paths.config(topic)
     return [Create(path), Delete(path)] if version == _ABSENT else [VersionCheck(path, version)]
 
@@ -245,10 +246,10 @@ def _check_as_read(c: Coordinator, topic: str, version: int) -> None:
 
 
 def _drop_partitions(c: Coordinator, topic: str, count: int, version: int) -> None:
-    """Delete the partitions of a former, larger topic of this name: no consumer could start them."""
+    """Delete the partitions of a former, larger topic of this name. No consumer could start them."""
     listed = (partition_of(child) for child in c.zk.children(c.paths.topic(topic)))
     for partition in sorted(p for p in listed if p is not None and p >= count):
-        with suppress(LookAgain):  # another process deleted it, or the configuration's write fails as well
+        with suppress(LookAgain):  # another process deleted it, or the configuration's write will fail
             c.zk.transact([*_as_read(c, topic, version), Delete(c.paths.partition(topic, partition))])
 
 
@@ -258,7 +259,7 @@ def _write_config(c: Coordinator, config: TopicConfig, former: tuple[TopicConfig
     c.zk.ensure(c.paths.configs)
     c.zk.transact([put(path, encode_config(config), version)])
     try:
-        # Another cluster may have added the same topic between our check and our write: then neither keeps it.
+        # Another cluster may have added the same topic between our check and our write. Then neither keeps the topic.
         check_other_clusters(c, config)
     except TopicConflict:
         undo = Delete(path, version + 1) if former is None else SetData(path, encode_config(former[0]), version + 1)
@@ -267,14 +268,14 @@ def _write_config(c: Coordinator, config: TopicConfig, former: tuple[TopicConfig
 
 
 def remove_topic(c: Coordinator, topic: str, actor: Actor) -> TopicConfig:
-    """Mark the topic removed: the consumers stop and commit with the next plan. Raises `NotManaged`."""
+    """Mark the topic removed. With the next plan, the consumers stop and commit. Raises `NotManaged`."""
     with about(topic=topic):
         log.info("topic %s is removed from cluster %s, asked by %s %s", topic, c.paths.cluster, actor.kind, actor.who)
     return _changed(c, topic, lambda config: replace(config, removed=True))
 
 
 def set_strategy(c: Coordinator, topic: str, strategy: str, parameters: Mapping[str, str], actor: Actor) -> TopicConfig:
-    """Give a topic another strategy (empty = the cluster's) with all of its parameters, for the next plan.
+    """Give a topic another strategy (empty means the cluster's) with all of its parameters, for the next plan.
 
     Raises `NotManaged`, and `Refused` for an unknown strategy or refused parameters.
     """
@@ -307,24 +308,24 @@ def _changed(c: Coordinator, topic: str, change: Callable[[TopicConfig], TopicCo
 
 
 def not_removed(config: TopicConfig) -> TopicConfig:
-    """Return the configuration. Raises `Refused` for a removed topic: requests would be neither followed nor kept."""
+    """Return the configuration. Raises `Refused` for a removed topic, because nothing follows or keeps its requests."""
     if config.removed:
         raise Refused(f"topic {config.topic!r} is being removed, so nothing of it is assigned; add it again first")
     return config
 
 
 def changeable(c: Coordinator, topic: str) -> TopicConfig:
-    """Return a topic's configuration, if `change_config` may change it. Raises as `configuration` and `not_removed`."""
+    """Return a topic's configuration if `change_config` may change it. Raises as `configuration` and `not_removed`."""
     return not_removed(configuration(c, topic))
 
 
 def configuration(c: Coordinator, topic: str) -> TopicConfig:
-    """The configuration of a managed topic. Raises `NotManaged` and `Malformed`."""
+    """Return the configuration of a managed topic. Raises `NotManaged` and `Malformed`."""
     return managed(c, topic)[0]
 
 
 def managed(c: Coordinator, topic: str) -> tuple[TopicConfig, int]:
-    """The configuration of a managed topic, and the version of its node. Raises `NotManaged` and `Malformed`."""
+    """Return the configuration of a managed topic, and the version of its node. Raises `NotManaged` and `Malformed`."""
     found = _find(c.zk, c.paths, topic)
     if found is None:
         raise store.not_managed(c.zk, c.paths, topic)
@@ -334,7 +335,7 @@ def managed(c: Coordinator, topic: str) -> tuple[TopicConfig, int]:
 def chosen_partitions(
     c: Coordinator, config: TopicConfig, asked: Collection[int], refusal: type[Refused] = Refused
 ) -> Sequence[int]:
-    """Return a person's choice of partitions, sorted; empty = all in Kafka. Raises a `refusal` for unknown partitions."""
+    """Return a person's choice of partitions, sorted; all in Kafka if empty. Raises a `refusal` for unknown partitions."""
     described = c.kafka.describe([config.topic])[config.topic]
     count = described.partition_count if described is not None else 0
     wanted = sorted(set(asked)) or list(range(count))
@@ -350,7 +351,7 @@ def chosen_partitions(
 def list_topics(c: Coordinator, problems: dict[str, CoordinatorError] | None = None) -> tuple[TopicConfig, ...]:
     """Return the managed topics, sorted by name, including topics being removed.
 
-    `problems` gets the topics with an unreadable configuration; without it, the first error is raised.
+    `problems` gets the topics with an unreadable configuration. Without `problems`, the first error is raised.
     """
     names = filter(is_topic, children(c.zk, c.paths.configs))
     found: list[TopicConfig] = []
@@ -365,9 +366,9 @@ def list_topics(c: Coordinator, problems: dict[str, CoordinatorError] | None = N
 
 
 def refresh_partitions(c: Coordinator, topics: Collection[str] = ()) -> tuple[Refreshed, ...]:
-    """Bring the partition nodes of these topics (empty = all) up to date with Kafka.
+    """Bring the partition nodes of these topics (all if empty) up to date with Kafka.
 
-    A missing or recreated topic, without a description or with an unreadable configuration, is reported and unchanged.
+    A topic is reported and unchanged if it is missing or recreated, or has no description or readable configuration.
     Raises `KafkaUnavailable` and `StoreUnavailable`, and `Refused` if this account may describe none of the topics.
     """
     names = sorted(topics) or children(c.zk, c.paths.configs)

@@ -1,4 +1,4 @@
-"""The records of upgrades in ZooKeeper: one for each fleet, changed by compare-and-set."""
+"""The records of upgrades in ZooKeeper. Each fleet has one record, changed by compare-and-set."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,14 +19,14 @@ def fleets_with_upgrades(c: Coordinator) -> list[str]:
 
 
 def find(c: Coordinator, app: str) -> Upgrade | None:
-    """The fleet's last upgrade. Raises `Malformed`."""
+    """Return the fleet's last upgrade. Raises `Malformed`."""
     path = c.paths.upgrade(check_app(app))
     node = c.zk.find(path)
     return None if node is None else decode_upgrade(path, node.data, app, node.stat.version)
 
 
 def read(c: Coordinator, app: str) -> Upgrade:
-    """The same; raises `NotManaged` if the fleet was never upgraded."""
+    """Return the fleet's last upgrade. Raises `NotManaged` if the fleet was never upgraded."""
     found = find(c, app)
     if found is None:
         listed = shown(fleets_with_upgrades(c)) or "none"
@@ -48,13 +48,13 @@ def write(c: Coordinator, upgrade: Upgrade) -> Operation:
 
 
 def save(c: Coordinator, upgrade: Upgrade, beside: Sequence[Operation] = ()) -> Upgrade | None:
-    """Write the record, with other writes in the same transaction; `None` = somebody else was faster."""
+    """Write the record, with other writes in the same transaction. Return `None` if another process was faster."""
     done = written(c.zk, [write(c, upgrade), *beside])
     return replace(upgrade, version=upgrade.version + 1) if done else None
 
 
 def guarded(c: Coordinator, upgrade: Upgrade, operations: Sequence[Operation]) -> bool:
-    """Apply these writes if the record is unchanged. False = another node has changed: try again.
+    """Apply these writes if the record is unchanged. Return False if another node has changed: try again.
 
     Raises `LookAgain` if the record has changed.
     """

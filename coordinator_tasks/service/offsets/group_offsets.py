@@ -16,10 +16,12 @@ from coordinator_tasks.service.nodes.topics import chosen_partitions, configurat
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffset:
-    """One partition: `current_offset` is committed (`None` = nothing), `lag` counts offsets up to the log's end.
+    """One partition. `current_offset`: the committed offset; `None` without a commit. `lag`: offsets up to the log's
+    end.
 
     If the log was truncated and ends earlier, the lag is negative. The end of a partition without a leader is `None`.
-    `consumer_id` is the owner with its incarnation, `client_id` the owner, `host` its interface's; empty = no owner.
+    `consumer_id`: the owner with its incarnation. `client_id`: the owner. `host`: host of its interface. All three are
+    empty without an owner.
     """
 
     group: str
@@ -34,13 +36,13 @@ class PartitionOffset:
 
 
 Wanted = Mapping[str, Collection[int]]
-"""Topic → partitions, empty = all; no topic = all managed topics."""
+"""Topic → partitions; no partitions means all. An empty mapping means all managed topics."""
 
 
 def described(
     c: Coordinator, wanted: Wanted, group: str = "", problems: dict[str, CoordinatorError] | None = None
 ) -> list[PartitionOffset]:
-    """Return the partitions of the managed or wanted topics, by group, topic and number; `group` = only of this group.
+    """Return the partitions of the managed or wanted topics, by group, topic and number. `group`: only this group's.
 
     `problems` gets the managed topics that cannot be shown. Raises `NotManaged` (also for a group without topics),
     `Refused`, `Malformed`, and the `Unavailable` kinds.
@@ -62,7 +64,7 @@ def described(
 def chosen(
     c: Coordinator, wanted: Wanted, group: str = "", problems: dict[str, CoordinatorError] | None = None
 ) -> list[TopicConfig]:
-    """Return the wanted topics, without topics being removed unless named; `group` = only of this group.
+    """Return the wanted topics. Topics being removed are left out unless named. `group`: only this group's.
 
     `problems`: as for `list_topics`.
     """

@@ -1,4 +1,4 @@
-"""Undo of an offset reset: its record in the history has the offsets committed before."""
+"""Undo of an offset reset. The reset's record in the history has the former offsets."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,8 +16,8 @@ from coordinator_tasks.service.offsets.positions import RESET, Shift
 class Undo:
     """The undo of the resets of one rebalance: the offset of each partition before the first reset.
 
-    `offsets`: empty = already done by another try of this task. `left_out`: partitions without a committed offset then,
-    which cannot be restored. `shifts`: the writes; empty = already undone.
+    `offsets`: empty if another try of this task has done the undo. `left_out`: partitions without a former offset,
+    which cannot be restored. `shifts`: the writes; empty if already undone.
     """
 
     rebalance: str
@@ -27,7 +27,7 @@ class Undo:
 
 
 def preview(c: Coordinator, topic: str, rebalance: str = "") -> Undo:
-    """Return the undo of `undo`, or raise the same errors."""
+    """Return the undo that `undo` would do, or raise the same errors."""
     found = _undoable(c, topic, rebalance)
     newest = next(_resets(c, topic), None)
     if newest is not None and newest[1].undoes == found.rebalance:
@@ -36,11 +36,11 @@ def preview(c: Coordinator, topic: str, rebalance: str = "") -> Undo:
 
 
 def undo(c: Coordinator, topic: str, rebalance: str = "", *, why: str, actor: Actor) -> Undo:
-    """Send the partitions of a reset back to the former offsets: of this rebalance, or else of the newest reset.
+    """Send the partitions of a reset back to the former offsets. Without a `rebalance`, undo the newest reset.
 
     An undo is a reset as well, and can be undone by naming the undo's rebalance. Raises `NotManaged`, `Malformed`, the
     errors of `positions.reset`, and `BadOffsets` if no reset exists, the record has no offsets, or the newest reset is
-    an undo. Nothing is done, and no shifts are returned, if the newest reset has undone this one. A task of Airflow
+    an undo. If the newest reset has undone this one, nothing is done and no shifts are returned. A task of Airflow
     undoes once: every other try returns no shifts.
     """
     if positions.done_by(c, topic, actor):
@@ -60,7 +60,7 @@ def undo(c: Coordinator, topic: str, rebalance: str = "", *, why: str, actor: Ac
 
 
 def _resets(c: Coordinator, topic: str) -> Iterator[tuple[str, Explanation]]:
-    """Rebalance and plan of each reset, newest first."""
+    """Yield rebalance and plan of each reset, newest first."""
     for record in history.backwards(c, topic):
         if record.plan is not None and record.plan.strategy == RESET:
             yield record.rebalance, record.plan

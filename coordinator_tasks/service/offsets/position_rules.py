@@ -1,4 +1,4 @@
-"""Where a person may send partitions, as text: the words of `--to`, of Kafka's own tool, and of a file of offsets.
+"""Texts for positions of partitions: the words of `--to`, of Kafka's own tool, and of a file of offsets.
 
 Pure.
 """
@@ -28,15 +28,15 @@ _SAYS = (
 _DURATION = re.compile(r"P(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,9})?)S)?)?", re.ASCII)
 _LINE = "topic,partition,offset"
 _BYTE_ORDER_MARK = "\ufeff"
-"""Spreadsheets write this at the beginning of a file."""
+"""Spreadsheets begin a file with this character."""
 
 
 class PositionKind(StrEnum):
-    """References of a position."""
+    """What a position refers to."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
-    CURRENT = "current"  # the committed offset; without it the end of the log
+    CURRENT = "current"  # the committed offset, or else the end of the log
     OFFSET = "offset"
     SHIFT = "shift"  # from the committed offset
     TIME = "time"
@@ -45,8 +45,9 @@ class PositionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """`number`: the offset, the shift in offsets, milliseconds since 1970, or milliseconds back from now; `text` as
-    given.
+    """A position. `text`: the position as given.
+
+    `number`: the offset, the shift in offsets, milliseconds since 1970, or milliseconds back from now.
     """
 
     kind: PositionKind
@@ -59,7 +60,7 @@ Offsets = Mapping[str, Mapping[int, int]]
 
 
 def position(text: str) -> Position:
-    """Read a position as `--to` and the form take it. Raises `BadOffsets`."""
+    """Read a position of `--to` or of the form. Raises `BadOffsets`."""
     word = text.strip().lower()
     if word in (PositionKind.EARLIEST, PositionKind.LATEST, PositionKind.CURRENT):
         return Position(PositionKind(word), word)
@@ -71,12 +72,12 @@ def position(text: str) -> Position:
 
 
 def offset(text: str) -> Position:
-    """An offset, 0 or more. Raises `BadOffsets`."""
+    """Read an offset, 0 or more. Raises `BadOffsets`."""
     return Position(PositionKind.OFFSET, text.strip(), _offset(text))
 
 
 def shift(text: str) -> Position:
-    """A number of offsets, negative = towards the beginning. Raises `BadOffsets`."""
+    """Read a number of offsets; a negative number goes towards the beginning. Raises `BadOffsets`."""
     word = text.strip()
     digits = word[1:] if word[:1] in ("+", "-") else word
     if not (digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS):
@@ -96,7 +97,7 @@ def duration(text: str) -> Position:
 
 
 def time(text: str, *, zone: bool = True) -> Position:
-    """Read an ISO 8601 time; without a zone it is refused, or UTC if no zone is required (`zone`), as in Kafka's tool.
+    """Read an ISO 8601 time. `zone`: refuse a time without a zone; otherwise take it as UTC, as in Kafka's tool.
 
     Raises `BadOffsets`, also for a time before 1970: Kafka takes a negative time for `latest`, or refuses it.
     """
@@ -125,8 +126,8 @@ def before_1970(text: str) -> Refused:
 def offsets_of(text: str, groups: Mapping[str, str]) -> Offsets:
     """Read an export of Kafka's tool: lines of topic,partition,offset, or of group,topic,partition,offset.
 
-    `groups`: topic → its group, empty = unknown. Raises `BadOffsets` with the line's number; it checks no offset
-    against the log, and no partition against the topic.
+    `groups`: topic → its group; empty if unknown. Raises `BadOffsets` with the line's number. Offsets are not checked
+    against the log, nor partitions against the topic.
     """
     if len(text) > MAX_FILE_CHARS:
         raise BadOffsets(f"the file of offsets has more than {MAX_FILE_CHARS} characters; split it by topic")
@@ -160,7 +161,7 @@ def _line(number: int, row: list[str], groups: Mapping[str, str]) -> tuple[str, 
 
 
 def _problem(row: list[str], groups: Mapping[str, str]) -> str:
-    """Return the problem of a line; empty = none."""
+    """Return the problem of a line; empty if there is none."""
     if len(row) not in (3, 4):
         return f"it has {counted(len(row), 'field')}; write {_LINE}, or group,{_LINE}"
     topic, partition, at = row[-3:]

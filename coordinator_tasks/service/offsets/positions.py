@@ -1,7 +1,7 @@
 """Requests of persons for single partitions: a pause, or another position.
 
-A pause is kept in the configuration, and the next plan hands it to the consumers. A reset is written to the topic's
-node at once, under the node's next epoch, so that it cannot be performed twice.
+The configuration keeps a pause, and the next plan hands it to the consumers. A reset is written to the topic's node at
+once, under the node's next epoch, so that it cannot be performed twice.
 """
 
 import logging
@@ -26,18 +26,18 @@ from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.plan.transitions import TopicReport
 
 MAX_AT_ONCE = 2_000
-"""Maximum partitions of a reset: it is one transaction, with the former offset of each partition."""
+"""Maximum partitions of a reset. A reset is one transaction, with the former offset of each partition."""
 RESET = "reset offsets"
 Place: TypeAlias = str | Position | Mapping[int, int]
-"""Target of partitions: a position, also as text, or an offset for each."""
+"""Target of partitions: one position, also as text, or an offset for each partition."""
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """A partition: `before` is the committed offset (`None` = none), `target` the next offset.
+    """The reset of a partition. `before`: the committed offset, if any. `target`: the next offset.
 
-    `asked`: the requested offset outside of the log, so that the log's nearest end is the target (`None` = inside).
+    `asked`: the requested offset if it is outside of the log; then the target is the log's nearest end.
     """
 
     partition: int
@@ -47,13 +47,13 @@ class Shift:
 
     @property
     def text(self) -> str:
-        """Return the text for a person; it names the former offset, so that the reset can be undone."""
+        """Return the text for a person. It names the former offset, so that the reset can be undone."""
         was = "" if self.before is None else f"was at {self.before}: "
         return f"partition {self.partition} continues at {self.target}, {was}{self.effect}"
 
     @property
     def would(self) -> str:
-        """The same of a dry run."""
+        """Return the text for a dry run."""
         return self.text.replace(" continues at ", " would continue at ").replace(self.effect, self.would_effect)
 
     @property
@@ -80,7 +80,7 @@ class Shift:
 
 @dataclass(frozen=True, slots=True)
 class WantedReset:
-    """A reset of a topic: empty `partitions` = all, or the partitions named by `place`."""
+    """A reset of a topic. Empty `partitions` mean all, or the partitions named by `place`."""
 
     topic: str
     place: Place
@@ -89,7 +89,7 @@ class WantedReset:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """The result for one topic; `shifts` are empty if already done by another try of this task."""
+    """The result for one topic. `shifts` are empty if another try of this task has done the reset."""
 
     topic: str
     group: str
@@ -97,11 +97,10 @@ class Reset:
 
 
 def preview(c: Coordinator, topic: str, to: Place, partitions: Collection[int] = ()) -> tuple[Shift, ...]:
-    """Return the shifts of `reset`; empty = all partitions.
+    """Return the shifts that `reset` would make. Empty `partitions` mean all.
 
-    Raises `BadOffsets` as `reset`, `NotManaged`, the `Unavailable` kinds.
-
-    While a partition moves, `reset` raises `LookAgain`; the preview shows the effect after the move.
+    Raises `BadOffsets` as `reset`, `NotManaged`, the `Unavailable` kinds. While a partition moves, `reset` raises
+    `LookAgain`, but the preview shows the effect after the move.
     """
     shifts = shifts_to(c, topic, to, partitions)
     report = transitions.preview_seek(c, topic, {one.partition: one.target for one in shifts})
@@ -111,7 +110,7 @@ def preview(c: Coordinator, topic: str, to: Place, partitions: Collection[int] =
 
 
 def preview_all(c: Coordinator, wishes: Collection[WantedReset]) -> list[Reset]:
-    """Return the resets of `reset_all`; raises as `preview`, for the first topic that cannot be reset."""
+    """Return the resets of `reset_all`. Raises as `preview`, for the first topic that cannot be reset."""
     return [
         Reset(one.topic, configuration(c, one.topic).group_id, preview(c, one.topic, one.place, one.partitions))
         for one in wishes
@@ -119,7 +118,7 @@ def preview_all(c: Coordinator, wishes: Collection[WantedReset]) -> list[Reset]:
 
 
 def reset_all(c: Coordinator, wishes: Collection[WantedReset], *, why: str, actor: Actor) -> list[Reset]:
-    """Reset topic by topic, after checking all of them. Raises as `reset`; the text names the finished resets."""
+    """Check all topics, then reset topic by topic. Raises as `reset`; the text names the finished resets."""
     groups = {one.topic: one.group for one in preview_all(c, wishes)}
     done: list[Reset] = []
     for one in wishes:
@@ -135,7 +134,7 @@ def reset_all(c: Coordinator, wishes: Collection[WantedReset], *, why: str, acto
 
 
 def shifts_to(c: Coordinator, topic: str, to: Place, partitions: Collection[int]) -> tuple[Shift, ...]:
-    """Return each partition with committed offset and target; raises as `preview`."""
+    """Return each partition with committed offset and target. Raises as `preview`."""
     config = configuration(c, topic)
     place = position(to) if isinstance(to, str) else to
     wanted = chosen_partitions(c, config, partitions if isinstance(place, Position) else place.keys(), BadOffsets)
@@ -158,7 +157,7 @@ def _asked(
     before: Mapping[int, int | None],
     bounds: Mapping[int, tuple[int, int]],
 ) -> Mapping[int, int]:
-    """Return partition → the requested offset, possibly outside of the log."""
+    """Return partition → the requested offset, which may be outside of the log."""
     kind, ends = place.kind, {p: bound[1] for p, bound in bounds.items()}
     if kind is PositionKind.EARLIEST:
         return {p: bound[0] for p, bound in bounds.items()}
@@ -178,7 +177,7 @@ def _asked(
     at_ms = place.number if kind is PositionKind.TIME else int(c.clock.now() * 1000) - place.number
     if at_ms < 0:
         raise before_1970(f"{place.text} before now")
-    return ends | dict(c.kafka.at_times(topic, dict.fromkeys(before, at_ms)))  # no record that late: the end
+    return ends | dict(c.kafka.at_times(topic, dict.fromkeys(before, at_ms)))  # the end, if no record is that late
 
 
 def _inside(partition: int, before: int | None, asked: int, bounds: tuple[int, int]) -> Shift:
@@ -192,8 +191,8 @@ def reset(
 ) -> tuple[Shift, ...]:
     """Let the owners stop these partitions, commit, and start them again at `to`.
 
-    Raises as `preview`, and `LookAgain` while a partition moves. A task of Airflow resets once, however often tried,
-    also concurrently: every other try returns nothing.
+    Raises as `preview`, and `LookAgain` while a partition moves. All tries of a task of Airflow, even concurrent tries,
+    reset once; every other try returns nothing.
     """
     if done_by(c, topic, actor):
         return ()
@@ -213,7 +212,7 @@ def write_reset(
     done: Callable[[], bool],
     undoes: str = "",
 ) -> tuple[Shift, ...]:
-    """Write a reset with its record; `where` is the target in the history's text. Nothing if `done`."""
+    """Write a reset with its record, unless `done`. `where`: the target in the history's text."""
     by, why = check_words(actor.who or actor.dag_name or actor.kind, "name"), check_words(why, "reason")
     reasons = tuple(Reason(one.text, (one.partition,)) for one in shifts)
     said = f"{RESET} of {counted(len(shifts), 'partition')} {where} (by {by}{f': {why}' if why else ''})"
@@ -249,7 +248,8 @@ def would_pause(c: Coordinator, topic: str, partitions: Collection[int], *, paus
 
 
 def set_paused(c: Coordinator, topic: str, partitions: Collection[int], *, paused: bool, actor: Actor) -> TopicConfig:
-    """Pause or resume partitions; empty = all. The partitions stay with the owner, which continues to commit offsets.
+    """Pause or resume partitions; empty means all. The partitions stay with the owner, which continues to commit
+    offsets.
 
     Raises `NotManaged`, and `Refused` for missing partitions and for a removed topic.
     """
@@ -266,7 +266,7 @@ def set_paused(c: Coordinator, topic: str, partitions: Collection[int], *, pause
 
 
 def done_by(c: Coordinator, topic: str, actor: Actor) -> bool:
-    """Whether another try of this task has done the reset."""
+    """Return whether another try of this task has done the reset."""
     if actor.kind != "airflow":
         return False
     same = (actor.dag, actor.run, actor.task)

@@ -1,6 +1,6 @@
 """Plans beyond the site's budget wait until a person has approved exactly this plan; everything else continues.
 
-Steps of an operation that a person started do not wait (`begun`).
+Steps of an operation that a person has started do not wait (`operations_under_way`).
 
 The approval is in the topic's configuration, with a digest of the plan's inputs and moves. When these change, the
 digest changes, and the approval is void.
@@ -23,7 +23,7 @@ from coordinator_tasks.service.plan import operations_under_way
 
 
 def held_for_approval(c: Coordinator, view: TopicView, world: World, decision: Decision) -> Decision:
-    """Return the decision; if a person must approve, with `approval` (its digest) and a reason."""
+    """Return the decision. If a person must approve, add `approval` (the digest) and a reason."""
     record = decision.record
     if not c.budget.is_set or not decision.may_wait or record is None or decision.outcome is not TopicOutcome.WRITTEN:
         return decision
@@ -53,7 +53,7 @@ def digest_of(view: TopicView, decision: Decision) -> str:
 
 
 def _missing(config: TopicConfig, digest: str) -> str:
-    """Why the plan waits; empty = approved."""
+    """Return why the plan waits; empty if approved."""
     found = config.approval
     if found is None or found.digest != digest:
         return f"it waits for approval; `approve {config.topic} {digest}` gives it"
@@ -63,7 +63,7 @@ def _missing(config: TopicConfig, digest: str) -> str:
 
 
 def ending(world: World) -> frozenset[str]:
-    """Return the consumers whose process ends: a waiting hand-off would become a failure."""
+    """Return the consumers whose process ends. If their hand-offs waited, they would become failures."""
     lives = (world.life(consumer, member.incarnation) for consumer, member in world.members.items())
     return frozenset(life.consumer for life in lives if life.leaving)
 

@@ -11,7 +11,7 @@ from coordinator_tasks.service.nodes import observe, store
 
 
 def site_of(c: Coordinator) -> tuple[ClusterMoment, dict[str, str]]:
-    """All managed topics and everybody, with each topic's effective strategy; and topic → why it is left out.
+    """Return all managed topics with effective strategies and all consumers, and topic → why it is left out.
 
     Raises the `Unavailable` kinds.
     """
@@ -20,7 +20,7 @@ def site_of(c: Coordinator) -> tuple[ClusterMoment, dict[str, str]]:
     world = observe.snapshot(c, found.nodes, note=False).world
     views = observe.describe(c, found.views)
     described = [replace(one, config=c.policy.strategies.effective(one.config)) for one in views]
-    # Offsets matter only where a topic has no plan yet: committed offsets may have to be adopted.
+    # Offsets matter only for a topic without a plan, which may have to adopt committed offsets.
     offsets = observe.committed(c, [view for view in described if view.node is None or view.state is None])
     committed: dict[str, Mapping[int, Committed] | None] = {}
     for name, one in offsets.items():

@@ -1,7 +1,7 @@
-"""Operations begun by a person and continued in steps: their plans need no approval, regardless of the budget.
+"""Operations that a person began and that continue in steps. Their plans need no approval under any budget.
 
-To begin an upgrade, a redeployment, a planned restart or automatic growth is the person's act. A waiting step would
-also delay the way back.
+By beginning an upgrade, a redeployment, a planned restart or automatic growth, the person has approved it. A waiting
+step would also delay the way back.
 """
 
 from collections.abc import Collection, Sequence
@@ -21,7 +21,7 @@ from coordinator_tasks.service.nodes import growth_store, upgrade_store
 
 
 def is_step(c: Coordinator, view: TopicView, world: World, moves: Sequence[Move]) -> bool:
-    """Return whether a move is a step of a person's operation. The rest of the plan is done with it."""
+    """Return whether a move is a step of a person's operation. The rest of the plan goes with the step."""
     found = fleets.fleets(c)
     growths = [one for one in growth_store.readable(c) if one.limits.act and _acted(one)]
     drained, started = _drained(c, world, found, growths), _started(view, world, found, growths)
@@ -53,7 +53,7 @@ def _drained(c: Coordinator, world: World, found: Collection[Fleet], growths: Co
     for growth in growths:
         leaves = {who for one in _acted(growth) for who in one.leaves}
         ends[DrainOwner(DrainKind.GROWTH, growth.app)] = leaves
-        ends.setdefault(DrainOwner(DrainKind.GROWTH), set()).update(leaves)  # of earlier versions, without the fleet
+        ends.setdefault(DrainOwner(DrainKind.GROWTH), set()).update(leaves)  # earlier versions do not name the fleet
     for app in {one.fleet for one in owners if one.kind is DrainKind.UPGRADE}:
         if (upgrade := _under_way(c, app)) is not None:
             ends[upgrade.owner] = {*upgrade.old_consumers, *upgrade.new_consumers}
@@ -61,7 +61,7 @@ def _drained(c: Coordinator, world: World, found: Collection[Fleet], growths: Co
 
 
 def _is_old(world: World, consumer: str, incarnation: int) -> bool:
-    """Whether no later process of this consumer is registered."""
+    """Return whether no later process of this consumer is registered."""
     return consumer not in world.members or world.members[consumer].incarnation <= incarnation
 
 
@@ -73,7 +73,7 @@ def _under_way(c: Coordinator, app: str) -> Upgrade | None:
 
 
 def _started(view: TopicView, world: World, found: Collection[Fleet], growths: Collection[Growth]) -> set[str]:
-    """Return the consumers started by a redeployment or growth without a complete plan so far."""
+    """Return the consumers that a redeployment or growth has started and that no complete plan has included yet."""
     state = view.state
     planned = state.targets if state is not None and state.planned else {}
     joined = {c: one.incarnation for c, one in world.members.items() if planned.get(c) != one.incarnation}
@@ -98,7 +98,7 @@ def _acted(growth: Growth) -> list[GrowthDecision]:
 
 
 def _of_restart(topic: str, world: World, move: Move) -> bool:
-    """Return whether a planned restart gives this partition away meanwhile, or returns it."""
+    """Return whether a planned restart gives this partition away, or returns it."""
     giver, taker = world.members.get(move.giver), world.members.get(move.taker)
     leaving = world.life(move.giver, giver.incarnation).restart if giver is not None else None
     back = restarts.back({move.taker: taker.incarnation}, world).get(move.taker) if taker is not None else None

@@ -1,6 +1,6 @@
 """A person's overrides of the strategy: frozen topics and pinned partitions.
 
-Overrides are kept in the topic's configuration, and the next plan follows them. The same override again changes nothing.
+The topic's configuration keeps overrides, and the next plan follows them. Repeating an override changes nothing.
 """
 
 import logging
@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A changed pin of a partition: `owner` is the present owner, `before` and `after` are the pins; empty = none.
+    """A changed pin of a partition. `owner`: the present owner. `before` and `after`: the pins. Empty means none.
 
-    `there`: `after` is registered; `may_have`: `after` may own partitions of the topic. `kept`: no consumer may own the
-    partition, so a draining owner keeps the partition.
+    `there`: `after` is registered. `may_have`: `after` may own partitions of the topic. `kept`: no consumer may own the
+    partition, so a draining owner keeps it.
     """
 
     partition: int
@@ -42,7 +42,7 @@ class Pin:
 
     @property
     def text(self) -> str:
-        """Text of a dry run; names the former pin, so that the change can be undone."""
+        """Return the text of a dry run. It names the former pin, so that the change can be undone."""
         was = f", was pinned to {self.before}" if self.before else ""
         if not self.after:
             return f"partition {self.partition} would be free to move{was}"
@@ -58,7 +58,7 @@ class Pin:
 
 
 def told(config: TopicConfig) -> tuple[str, ...]:
-    """A person's requests that override the strategy."""
+    """Return a person's requests that override the strategy."""
     pinned = by_consumer((consumer, partition) for partition, consumer in config.pins.items())
     texts = [FROZEN] if config.frozen else []
     texts += [f"{rollback.said(config.rollback)}, {rollback.until(config.rollback)}"] if config.rollback else []
@@ -68,9 +68,9 @@ def told(config: TopicConfig) -> tuple[str, ...]:
 
 
 def set_frozen(c: Coordinator, topic: str, *, frozen: bool, actor: Actor) -> TopicConfig:
-    """Freeze a topic: plans move nothing when consumers join or leave; or unfreeze it. Raises `NotManaged`.
+    """Freeze a topic, so that plans move nothing when consumers join or leave; or unfreeze it. Raises `NotManaged`.
 
-    Unowned partitions are still assigned: a frozen topic makes progress.
+    Unowned partitions are still assigned, so a frozen topic makes progress.
     """
     changed = change_config(c, topic, lambda config: replace(config, frozen=frozen))
     with about(topic=topic):
@@ -79,7 +79,10 @@ def set_frozen(c: Coordinator, topic: str, *, frozen: bool, actor: Actor) -> Top
 
 
 def would_pin(c: Coordinator, topic: str, consumer: str, partitions: Collection[int]) -> tuple[Pin, ...]:
-    """Return the changes of `set_pins`. Raises `NotManaged` (topic, or a consumer that never registered) and `Refused`."""
+    """Return the changes that `set_pins` would make.
+
+    Raises `NotManaged` (topic, or a consumer that never registered) and `Refused`.
+    """
     config = changeable(c, topic)
     wanted = _pinned(c, config, consumer, partitions)
     path = c.paths.topic(topic)
@@ -97,7 +100,7 @@ def would_pin(c: Coordinator, topic: str, consumer: str, partitions: Collection[
 
 
 def would_end(c: Coordinator, topic: str, consumer: str, partitions: Collection[int]) -> str:
-    """Return the roll back that `set_pins` would end, as a sentence; empty = none. Raises `NotManaged`."""
+    """Return, in a sentence, the roll back that `set_pins` would end; empty if there is none. Raises `NotManaged`."""
     wanted = configuration(c, topic).rollback
     ends = wanted is not None and not consumer and not partitions
     return f"the roll back to before rebalance {wanted.rebalance} would end" if wanted is not None and ends else ""
@@ -106,7 +109,7 @@ def would_end(c: Coordinator, topic: str, consumer: str, partitions: Collection[
 def set_pins(
     c: Coordinator, topic: str, consumer: str, partitions: Collection[int], *, actor: Actor
 ) -> tuple[Pin, ...]:
-    """Keep partitions with this consumer while present; an empty `consumer` removes their pins.
+    """Keep partitions with this consumer while it is present. An empty `consumer` removes their pins.
 
     Without a consumer and partitions, all pins are removed, and a roll back ends. Returns and raises as `would_pin`.
     While its consumer is absent, the strategy places a pinned partition.

@@ -1,8 +1,8 @@
 """Pauses of moved partitions: measured after a rebalance, and kept in the rebalance's last record.
 
-A taker reports the take-up of a partition only after the first batch, so the record is completed after the write: by
-the process that made the topic Stable, by the plain loop and by `reconcile`. Each adds missing entries by
-compare-and-set, and present entries stay: any number of callers has one effect.
+A taker reports the take-up of a partition only after the first batch, so the record is completed after the write. The
+process that made the topic Stable, the plain loop and `reconcile` complete records. Each adds missing entries by
+compare-and-set, and present entries stay, so any number of callers has one effect.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -36,10 +36,10 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import history, store
 
 COMPLETE_S = 600.0
-"""Seconds after Stable in which pauses are measured; consumers report the pauses for longer."""
+"""Seconds after Stable in which pauses are measured. Consumers report the pauses for longer."""
 AGAIN_S = 0.25
 Told: TypeAlias = Callable[[str, Pauses], None]
-"""Callback for new pauses of a topic: once per moved partition, and once for the disturbance of unmoved partitions."""
+"""Callback for new pauses of a topic: once per moved partition, and once for the stalls of unmoved partitions."""
 _CHUNK = 32
 _MOST_RECORDS = 500
 """Maximum records searched for the epoch in a giver's last commit."""
@@ -62,15 +62,15 @@ class _Answers:
     ended_s: float
 
     def made(self, status: ConsumerStatus, offset: TimeSpan) -> TimeSpan:
-        """Return when this answer was made, in ZooKeeper's time, our clock's plus `offset`."""
+        """Return when this answer was made, in ZooKeeper's time. `offset`: ZooKeeper's time minus our clock's."""
         low, high = max(status.asked_s, self.began_s), min(status.answered_s or self.ended_s, self.ended_s)
         return TimeSpan(low + offset.low, high + offset.high)
 
 
 def complete(c: Coordinator, topics: Collection[str], told: Told = lambda *_: None) -> tuple[str, ...]:
-    """Measure the last rebalance of each topic, if recently ended; return the topics with further pauses to come.
+    """Measure the last rebalance of each topic if it ended recently. Return the topics whose pauses are incomplete.
 
-    `told` gets the pauses written by this call; parallel callers never report the same pause. A problem with one topic
+    `told` gets the pauses written by this call. Parallel callers never report the same pause. A problem with one topic
     or consumer affects only that topic or consumer. Raises `StoreUnavailable` and `DiscoveryUnavailable`.
     """
     ended = [found for topic in _lately_stable(c, topics) if (found := _ended(c, topic)) is not None and found.missing]
@@ -88,7 +88,7 @@ def complete(c: Coordinator, topics: Collection[str], told: Told = lambda *_: No
 def complete_within(
     c: Coordinator, topics: Collection[str], limit_s: float, told: Told = lambda *_: None
 ) -> tuple[str, ...]:
-    """`complete`, again and again until nothing is missing or the time is over: first records pass soon after Stable."""
+    """Repeat `complete` until nothing is missing or the time is over. First records pass soon after Stable."""
     until = c.clock.monotonic() + limit_s
     while (left := complete(c, topics, told)) and c.clock.monotonic() < until:
         topics = left
@@ -101,7 +101,7 @@ def complete_within(
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """An ended rebalance. `written`: records, oldest first; `moves`: partition → last move, with the move's record.
+    """An ended rebalance. `written`: records, oldest first. `moves`: partition → last move, with the move's record.
 
     A start by the giver's next process counts as a move.
     """
@@ -117,13 +117,13 @@ class _Ended:
 
     @property
     def missing(self) -> list[int]:
-        """Moved partitions without a measured pause."""
+        """Return moved partitions without a measured pause."""
         stored = self.last.record.pauses
         known = {one.partition for one in stored.measured} if stored is not None else set()
         return [p for p in self.moves if p not in known]
 
     def status(self, consumer: str, answers: _Answers) -> TopicStatus | None:
-        """Return an owner's report of the topic, if from the owning incarnation, in the present generation."""
+        """Return an owner's report of the topic if the owning incarnation made it in the present generation."""
         answer = answers.by_consumer.get(consumer)
         if answer is None or answer.incarnation != self.node.incarnations.get(consumer):
             return None
@@ -131,7 +131,7 @@ class _Ended:
         return status if status is not None and status.generation == self.node.generation else None
 
     def running(self, partition: int, answers: _Answers) -> RunningPartition | None:
-        """The taker's report of the partition, if the report covers the present grant."""
+        """Return the taker's report of the partition if the report covers the present grant."""
         status = self.status(self.node.assignments[partition], answers)
         one = status.running.get(partition) if status is not None else None
         mine = one is not None and one.token.epoch == self.node.since.get(partition)
@@ -145,14 +145,14 @@ def _lately_stable(c: Coordinator, topics: Collection[str]) -> list[str]:
         try:
             state = codec.decode_state(paths[topic], node.data)
         except Malformed:
-            continue  # a caller working on the topic reports it
+            continue  # a caller that works on the topic reports it
         if state.state is State.STABLE and abs(c.clock.now() - state.since_at) <= COMPLETE_S:
             found.append(topic)
     return found
 
 
 def _ended(c: Coordinator, topic: str) -> _Ended | None:
-    """Return the topic's last rebalance; `None` = absent, not ended, or partly unreadable."""
+    """Return the topic's last rebalance; `None` if absent, not ended, or partly unreadable."""
     try:
         node = store.read_node(c.paths.topic(topic), c.zk.find(c.paths.topic(topic)))
         written = _last_records(c, topic)
@@ -171,7 +171,7 @@ def _ended(c: Coordinator, topic: str) -> _Ended | None:
 
 
 def _last_records(c: Coordinator, topic: str) -> tuple[_Written, ...]:
-    """The records of the last rebalance, oldest first."""
+    """Return the records of the last rebalance, oldest first."""
     found: list[_Written] = []
     for name, path, node in newest_first(c.zk, c.paths.history(topic), history.names(c, topic), _CHUNK):
         record = decode_record(path, node.data, int(name))
@@ -185,7 +185,7 @@ def _last_records(c: Coordinator, topic: str) -> tuple[_Written, ...]:
 
 
 def _extend(c: Coordinator, ended: _Ended, answers: _Answers, told: Told) -> bool:
-    """Add the answers to the record; return True when the record is complete."""
+    """Add the answers to the record. Return True when the record is complete."""
     record, node = ended.last.record, ended.last.node
     ready = {p: one for p in ended.missing if (one := ended.running(p, answers)) is not None}
     if not ready and record.pauses is not None:
@@ -251,8 +251,8 @@ def _measured(
     epochs = [one.record.epoch for one in ended.written]
     told = {who: said.stalls for who in answers.by_consumer if (said := ended.status(who, answers)) is not None}
     unmoved, not_believed = pauses.unmoved(told, min(epochs), max(epochs), ended.moves, ended.last.record.rebalance_s)
-    # Without a usual stall (a quiet partition, or a giver of an earlier release) the other partitions give it. Those that
-    # moved come first: the stall of unmoved partitions just before may be a hang.
+    # Without a usual stall (a quiet partition, or a giver of an earlier release) other partitions provide it. Moved
+    # partitions come first, because the stall of unmoved partitions just before may be a hang.
     before_s = unmoved.before_s if unmoved is not None else 0.0
     usual_s = max((one.usual_s for one in measured if one.usual_s is not None), default=before_s)
     if usual_s:
@@ -262,7 +262,10 @@ def _measured(
 
 
 def _written_at(c: Coordinator, ended: _Ended, running: Iterable[RunningPartition]) -> dict[int, float]:
-    """Return epoch → ZooKeeper's time of its first record, for epochs in last commits of givers without a release."""
+    """Return epoch → ZooKeeper's time of its first record.
+
+    The epochs are those in last commits of givers without a release.
+    """
     said = [one.taken for one in running if one.taken is not None and one.taken.released_s is None]
     wanted = {one.last_pass.epoch for one in said if one.last_pass is not None}
     found: dict[int, float] = {}

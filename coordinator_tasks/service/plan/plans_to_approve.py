@@ -1,4 +1,4 @@
-"""Plans waiting for a person's approval, with moves, and the person's answer."""
+"""Plans that wait for a person's approval, with moves, and the person's answer."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -14,14 +14,12 @@ from coordinator_tasks.service.plan import preview, transitions
 
 MAX_DIGEST_CHARS = 64
 ASK_AGAIN_S = 86_400.0
-"""Validity of a request for approval."""
+"""Seconds for which a request for approval is valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingPlan:
-    """A plan that waits for approval. `why`: cause, and how the plan exceeds the budget. `answered`: the plan is
-    rejected.
-    """
+    """A plan that waits for approval. `why`: the cause, and how the plan exceeds the budget. `answered`: rejected."""
 
     topic: str
     digest: str
@@ -30,7 +28,7 @@ class WaitingPlan:
 
 
 def waiting(c: Coordinator, topics: Collection[str], seen: ClusterObservation | None = None) -> dict[str, WaitingPlan]:
-    """Topic → plan waiting for approval, for the given topics. Writes nothing. Raises the `Unavailable` kinds.
+    """Return topic → the plan that waits for approval. Write nothing. Raises the `Unavailable` kinds.
 
     `seen`: an existing observation.
     """
@@ -44,12 +42,12 @@ def waiting(c: Coordinator, topics: Collection[str], seen: ClusterObservation | 
 
 
 def lines(c: Coordinator, topic: str) -> tuple[str, ...]:
-    """The plan's moves as a text, each with backlog and predicted pause."""
+    """Return the plan's moves as a text, each with backlog and predicted pause."""
     return tuple(line for one in preview.preview(c, SiteChange(), [topic]) for line in replace(one, over=()).lines)
 
 
 def check_entitled(c: Coordinator, names: Collection[str]) -> None:
-    """Raise `NotEntitled` unless any of these names of a person may approve."""
+    """Raise `NotEntitled` unless a person with any of these names may approve."""
     if c.budget.approvers and not set(names) & set(c.budget.approvers):
         who = next((name for name in names if name), "nobody")
         raise NotEntitled(
@@ -59,10 +57,10 @@ def check_entitled(c: Coordinator, names: Collection[str]) -> None:
 
 
 def answer(c: Coordinator, topic: str, digest: str, *, granted: bool, by: Collection[str], why: str) -> Approval:
-    """Approve or reject exactly this plan; the next run acts on it. Repeating changes nothing.
+    """Approve or reject exactly this plan. The next run acts on the answer. Repeating changes nothing.
 
-    `by`: the names of the person; the first is kept. Raises `NotEntitled`; `ApprovalVoid` if this plan no longer waits;
-    `NotManaged`.
+    `by`: the names of the person; the first is kept. Raises `NotEntitled`, `NotManaged`, and `ApprovalVoid` if this
+    plan no longer waits.
     """
     check_entitled(c, by)
     given = Approval(digest, granted, check_words(next(iter(by)), "name"), check_words(why, "reason"), c.clock.now())
@@ -94,6 +92,6 @@ def answer(c: Coordinator, topic: str, digest: str, *, granted: bool, by: Collec
 
 
 def still_waits(c: Coordinator, topic: str, digest: str) -> bool:
-    """Whether exactly this plan waits for an answer. Raises a `CoordinatorError` if the topic cannot be read."""
+    """Return whether exactly this plan waits for an answer. Raises a `CoordinatorError` if the topic cannot be read."""
     found = waiting(c, [topic]).get(topic)
     return found is not None and found.digest == digest and not found.answered

@@ -1,4 +1,4 @@
-"""Effects of a change: moves, a reason for each, the backlog, and the pause.
+"""The effects of a change: moves, a reason for each, the backlog, and the pause.
 
 The planner itself answers, with consumers that confirm everything at once. Writes nothing.
 """
@@ -31,12 +31,12 @@ from coordinator_tasks.service.plan import operations_under_way
 from coordinator_tasks.service.plan.approvals import ending
 from coordinator_tasks.service.plan.cluster_view import site_of
 
-SHOWN_MOVES = 200  # of a topic in a text; a program gets all
+SHOWN_MOVES = 200  # moves of a topic in a text; a program gets all
 
 
 @dataclass(frozen=True, slots=True)
 class PricedMove:
-    """A move and its price; `backlog`: records behind the partition, `pause`: `None` = unknown."""
+    """A move and its price. `backlog`: records behind the partition. `pause`: `None` if unknown."""
 
     partition: int
     giver: str
@@ -62,11 +62,11 @@ class PricedMove:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A topic. `counts`: consumer → partitions then; `waits`: why the topic does not become Stable (empty = Stable).
+    """The preview of a topic. `counts`: consumer → future number of partitions.
 
-    `frozen`: owned partitions stay. `over`: breaches of the budget. `learned_from`: number of earlier moves with a
-    known pause. `problem`: why the topic is left out. `kept`: leaving consumers that keep partitions, and why (empty =
-    none).
+    `waits`: why the topic does not become Stable; empty if Stable. `frozen`: owned partitions stay. `over`: breaches of
+    the budget. `learned_from`: number of earlier moves with a known pause. `problem`: why the topic is left out.
+    `kept`: leaving consumers that keep partitions, and why; empty if there are none.
     """
 
     topic: str
@@ -129,7 +129,7 @@ class Preview:
 
     @property
     def pauses(self) -> tuple[str, ...]:
-        """Return the predicted pause of each kind of move, equal for all moves of the kind."""
+        """Return the predicted pause of each kind of move. All moves of a kind have the same prediction."""
         found = {one.kind: one.pause_text for one in self.moves}
         numbers = Counter(one.kind for one in self.moves)
         return tuple(f"{counted(numbers[kind], 'move')} by {HOW[kind][0]}: {text}" for kind, text in found.items())
@@ -143,7 +143,7 @@ def _reasons(moves: Iterable[PricedMove]) -> dict[str, list[int]]:
 
 
 def priced(outcome: PredictedTopic, site: ClusterMoment, past: Collection[PastMove]) -> Preview:
-    """The outcome for one topic of the site, with the price of each move. `past`: earlier moves, the newest first."""
+    """Return the preview of a topic of the site, with the price of each move. `past`: earlier moves, newest first."""
     topic = site.topics[outcome.topic]
     known = what_if.loads(site.world.answers, topic)
     pauses = {kind: predict(past, kind) for kind in {one.kind for one in outcome.moves}}
@@ -172,7 +172,7 @@ def previewed(
     past: Mapping[str, Collection[PastMove]],
     topics: Collection[str] = (),
 ) -> tuple[ClusterMoment, tuple[Preview, ...]]:
-    """Return the site after the change, and its price for these topics (empty = all). Raises `Refused`."""
+    """Return the site after the change, and the previews of these topics (all if empty). Raises `Refused`."""
     after, wanted = _replayed(site, change, policy, topics)
     return after, tuple(_with_kept(after, priced(one, site, past.get(one.topic, ()))) for one in wanted)
 
@@ -180,7 +180,7 @@ def previewed(
 def _with_kept(after: ClusterMoment, found: Preview) -> Preview:
     """Return the preview with leaving consumers that keep partitions in the end.
 
-    While the topic waits, they may still leave.
+    While the topic waits, these consumers may still leave.
     """
     if found.waits:
         return found
@@ -197,7 +197,7 @@ def _replayed(
 
 
 def earlier_moves(c: Coordinator, topic: str) -> tuple[PastMove, ...]:
-    """Return the moves of a topic with a known pause, the newest first; empty if its history is unreadable."""
+    """Return the moves of a topic with a known pause, newest first; empty if its history is unreadable."""
     try:
         return learned(history.records(c, topic, LEARNED_RECORDS))
     except UNREADABLE:
@@ -205,9 +205,9 @@ def earlier_moves(c: Coordinator, topic: str) -> tuple[PastMove, ...]:
 
 
 def preview(c: Coordinator, change: SiteChange, topics: Collection[str] = ()) -> tuple[Preview, ...]:
-    """Return the moves of these topics (empty = all) by this change, from the present state.
+    """Return the moves that this change causes for these topics (all if empty), from the present state.
 
-    Raises `NotManaged`; `Refused` for an impossible change; the `Unavailable` kinds.
+    Raises `NotManaged`, `Refused` for an impossible change, and the `Unavailable` kinds.
     """
     site, left_out = site_of(c)
     for topic in topics:
@@ -218,7 +218,7 @@ def preview(c: Coordinator, change: SiteChange, topics: Collection[str] = ()) ->
     if topics and not chosen:
         return problems
     after, wanted = _replayed(site, change, c.policy, chosen)
-    # The history of a topic without moves is not read: a cluster may have hundreds of topics.
+    # The history of a topic without moves is not read, because a cluster may have hundreds of topics.
     found = [priced(one, site, earlier_moves(c, one.topic) if one.moves else ()) for one in wanted]
     return (*(with_budget(c, site, _with_kept(after, one)) for one in found), *problems)
 

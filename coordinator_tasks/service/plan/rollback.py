@@ -1,7 +1,7 @@
 """Roll back: a topic's assignment before an earlier rebalance, as far as the consumers still exist.
 
-The wish is a write to the topic's configuration, followed by the next plan. A roll back holds until the next change of
-membership, or for a time; the ending plan removes the wish from the configuration.
+The request is a write to the topic's configuration; the next plan follows. A roll back holds until the next change of
+membership, or for a time. The plan that ends the roll back removes it from the configuration.
 """
 
 import logging
@@ -23,9 +23,9 @@ from coordinator_tasks.service.nodes.topics import change_config, configuration,
 from coordinator_tasks.service.plan.cluster_view import site_of
 from coordinator_tasks.service.plan.preview import Preview, earlier_moves, priced, with_budget
 
-MAX_NAME_CHARS = 100  # of a rebalance; ours have some thirty
+MAX_NAME_CHARS = 100  # maximum of a rebalance's name; ours have some thirty
 MAX_FOR_S = 366 * 86_400.0
-_SEARCHED = 1_000  # records of each other topic, when a rebalance is not among the topic's
+_SEARCHED = 1_000  # records searched in each other topic if the rebalance is not one of the topic's
 log = logging.getLogger(__name__)
 
 
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 class Way:
     """A roll back, and its moves. `standing`: the same roll back is in force already.
 
-    `gone`: excluded former owner → partitions; `newer`: partitions without a former owner; `pinned`: partitions pinned
+    `gone`: excluded former owner → partitions. `newer`: partitions without a former owner. `pinned`: partitions pinned
     elsewhere. These partitions do not move. `growing`: fleets that read the topic and have an acting growth.
     """
 
@@ -47,18 +47,18 @@ class Way:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The moves, the partitions left out and the duration, as a text."""
+        """Return the moves, the partitions left out and the duration, as a text."""
         holds = (f"it would hold {rollback.until(self.wanted)}", *self._ends) if self.kept else ()
         return (*self.preview.lines, *(f"{self.preview.topic}:   {one}" for one in (*self.left_out, *holds)))
 
     @property
     def kept(self) -> bool:
-        """Return whether it is or would be in force: a roll back without moves is kept only for a time."""
+        """Return whether the roll back is, or would be, in force. Without moves it is kept only for a time."""
         return self.standing or bool(self.preview.moves or self.wanted.for_s)
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Sentences about partitions that are not rolled back, with reasons."""
+        """Return sentences about partitions that are not rolled back, with reasons."""
         texts = [f"{who} is gone or may not have them: {named(which)} would stay" for who, which in self.gone.items()]
         if self.newer:
             texts.append(f"nobody had {named(self.newer)} then: {agreed(len(self.newer), 'it', 'they')} would stay")
@@ -69,7 +69,7 @@ class Way:
 
     @property
     def _ends(self) -> Iterator[str]:
-        """Sentences about causes that may move partitions again at once."""
+        """Yield sentences about causes that may move partitions again at once."""
         for app in self.growing:
             yield (
                 f"the growth of {app} acts: its moves come before this roll back, and a change of its size may end it; to keep "
@@ -78,9 +78,9 @@ class Way:
 
 
 def preview(c: Coordinator, topic: str, rebalance: str, *, for_s: float = 0.0, by: str = "", why: str = "") -> Way:
-    """Return the roll back of `roll_back`.
+    """Return the roll back that `roll_back` would request.
 
-    Raises `NotManaged`, `Refused` likewise, `Malformed`, the `Unavailable` kinds.
+    Raises the same `NotManaged` and `Refused`, `Malformed`, and the `Unavailable` kinds.
     """
     if len(rebalance) > MAX_NAME_CHARS:
         raise NotManaged(f"{rebalance[:20]!r}... is no rebalance; `history {topic}` lists those there are")
@@ -148,7 +148,7 @@ def _nothing(topic: str, rebalance: str, then: Mapping[int, str]) -> str:
 
 
 def _same(one: Rollback, other: Rollback) -> bool:
-    """Whether both requests have the same effect; author, reason and time are ignored."""
+    """Return whether both requests have the same effect. Author, reason and time are ignored."""
     return replace(one, by="", why="", at=0.0) == replace(other, by="", why="", at=0.0)
 
 
@@ -161,9 +161,9 @@ def _priced(c: Coordinator, site: ClusterMoment, topic: str, wanted: Rollback) -
 
 
 def roll_back(c: Coordinator, topic: str, rebalance: str, *, for_s: float = 0.0, why: str, actor: Actor) -> Way:
-    """Request the assignment before that rebalance; the next plan moves the difference. Repeating changes nothing.
+    """Request the assignment before that rebalance. The next plan moves the difference. Repeating changes nothing.
 
-    Raises `NotManaged`; `Refused` for an unknown or pruned rebalance, another topic's, a frozen or removed topic, or if
+    Raises `NotManaged`; `Refused` for an unknown, pruned or other topic's rebalance, a frozen or removed topic, or if
     none of its consumers exist; `Malformed` (an unreadable record); the `Unavailable` kinds.
     """
     by, why = check_words(actor.who or actor.dag_name or actor.kind, "name"), check_words(why, "reason")
@@ -189,7 +189,7 @@ def roll_back(c: Coordinator, topic: str, rebalance: str, *, for_s: float = 0.0,
 
 
 def undone(c: Coordinator, topic: str, rebalance: str) -> list[Record]:
-    """The records from the first of this rebalance on, the newest first. Raises `Refused` if they are not all there."""
+    """Return the records since the begin of this rebalance, newest first. Raises `Refused` if a record is missing."""
     found: list[Record] = []
     whole = False
     for record in history.backwards(c, topic):

@@ -2,7 +2,7 @@
 
 Every function reads the truth from ZooKeeper, decides with `core.machine`, and writes each topic in a separate
 transaction. A function may be killed anywhere, repeated, or run twice at once. An unreadable or waiting topic does not
-stop the others. These functions raise `StoreUnavailable`; without the registry they hold every topic, and report why.
+stop the others. These functions raise `StoreUnavailable`. Without the registry they hold every topic, and report why.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -33,8 +33,8 @@ from coordinator_tasks.service.nodes.store import Stored, StoredTopics
 from coordinator_tasks.service.nodes.topics import not_removed
 from coordinator_tasks.service.plan import approvals
 
-MAX_WRITES = 8  # of a topic in a call: a loss, a plan and its followers; the rest is for the next call
-MAX_RACES = 20  # lost races of a topic in a call
+MAX_WRITES = 8  # maximum per topic and call: a loss, a plan and the steps after it; the next call does the rest
+MAX_RACES = 20  # lost races per topic and call
 MAX_LOOKS = 3  # further looks at a topic that changes during a look
 _PREVIEW = Actor("preview")
 _FROZEN = "frozen: what has an owner stays where it is; once it is unfrozen, "
@@ -44,10 +44,10 @@ _FROZEN = "frozen: what has an owner stays where it is; once it is unfrozen, "
 class TopicReport:
     """A topic's part of a call, for the log, XCom and the command line.
 
-    `explanation`: of the call's last plan, if any; `left_out` names consumers and offsets that do not count, each with
-    its problem. `approval`: the digest of a plan that waits for a person's approval. `failing`: what owners cannot
-    process, `unread`: partition → why it has no reader; only for a preview. `causes`: of a plan that is or would be
-    written. `settled`: as in `Decision`.
+    `explanation`: the explanation of the call's last plan, if any. `left_out`: consumers and offsets that do not count,
+    each with its problem. `approval`: the digest of a plan that waits for a person's approval. `failing`: partitions
+    that owners cannot process. `unread`: partition → why it has no reader, only for a preview. `causes`: causes of the
+    plan. `settled`: as in `Decision`.
     """
 
     topic: str
@@ -69,13 +69,16 @@ class TopicReport:
 
     @property
     def fields(self) -> dict[str, object]:
-        """Fields for log lines: topic, epoch and the present rebalance, if any."""
+        """Return fields for log lines: topic, epoch and the present rebalance, if any."""
         return _known(self.topic, self.epoch, self.rebalance)
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The work of a run now: write (`WRITTEN`) or wait (`WAITING`); `in_s`: seconds until a time-out ends (0 = none)."""
+    """The work of a run now: write (`WRITTEN`) or wait (`WAITING`).
+
+    `in_s`: seconds until a time-out ends; 0 without one.
+    """
 
     outcome: TopicOutcome
     in_s: float = 0.0
@@ -83,10 +86,10 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class WaitReport:
-    """A check of a wait. `topics`: topic → a sentence; `blockers`: topic → blocking consumers.
+    """The result of checking a wait. `topics`: topic → a sentence. `blockers`: topic → blocking consumers.
 
-    `confirmed` topics can continue now, `pending` topics cannot. `STUCK`: all pending topics wait for `stuck_after_s`
-    or longer. `fields`: topic → fields of the log lines.
+    `confirmed` topics can continue now, `pending` topics cannot. `STUCK`: all pending topics have waited for
+    `stuck_after_s`. `fields`: topic → fields of the log lines.
     """
 
     outcome: TopicOutcome
@@ -103,7 +106,7 @@ def topics(c: Coordinator) -> tuple[str, ...]:
 
 
 def plan(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicReport]:
-    """Initial → Starting, Stable → Closing or Starting; plans again in Closing and Starting. Waits for `settle_s`."""
+    """Plan: Initial → Starting, Stable → Closing or Starting, and again in Closing and Starting. Waits for `settle_s`."""
     return _Run(c, names, actor, frozenset({Step.PLAN})).run()
 
 
@@ -123,7 +126,7 @@ def step(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicRepo
 
 
 def preview(c: Coordinator, names: Collection[str], seen: ClusterObservation | None = None) -> list[TopicReport]:
-    """Return the reports of `plan` now, or after its approval. Writes nothing, not even notes, and does not wait.
+    """Return the reports of `plan` now, or after its approval. Do not wait, and write nothing, not even notes.
 
     `seen`: an existing observation.
     """
@@ -136,9 +139,9 @@ def preview(c: Coordinator, names: Collection[str], seen: ClusterObservation | N
 
 
 def explain(c: Coordinator, topic: str) -> Explanation:
-    """Explain each partition's owner, and where the topic's strategy would place the partition now. Writes nothing.
+    """Explain each partition's owner, and where the topic's strategy would place the partition now. Write nothing.
 
-    Raises `NotManaged`, `Refused` (a topic that is removed, or an error of a site's own strategy), `Malformed`, the
+    Raises `NotManaged`, `Refused` (a removed topic, or an error of a site's own strategy), `Malformed`, and the
     `Unavailable` kinds.
     """
     found = store.load_topics(c.zk, c.paths, [topic])
@@ -165,15 +168,15 @@ def seek(
 ) -> TopicReport:
     """Move partitions to these offsets, in one transaction with the record.
 
-    `done`: whether the history already has this change; then the outcome is `UNCHANGED`. For any other outcome but
-    `WRITTEN`, the reason says why it is not possible now. Raises `LookAgain` if the topic changes all the time.
+    `done`: whether the history already has this change; then the outcome is `UNCHANGED`. Unless the outcome is
+    `WRITTEN`, the reason says why the move is not possible now. Raises `LookAgain` if the topic changes all the time.
     """
 
     def attempt() -> tuple[list[Operation], TopicReport]:
         operations: list[Operation] = []
 
         def act(stored: Stored, snapshot: Observation) -> TopicReport:
-            if done():  # asked after the read of the topic: a later record makes the write fail
+            if done():  # checked after the topic is read, so a later record makes the write fail
                 return _report(stored, Decision(TopicOutcome.UNCHANGED, "done already"))
             decision = _seek(c, stored, snapshot, offsets, plan, actor)
             if decision.outcome is TopicOutcome.WRITTEN:
@@ -188,7 +191,7 @@ def seek(
 
 
 def preview_seek(c: Coordinator, topic: str, offsets: Mapping[int, int]) -> TopicReport:
-    """Return the report of `seek` now. Writes nothing, not even notes."""
+    """Return the report that `seek` would make now. Write nothing, not even notes."""
     plan = Explanation("", "", "")
 
     def show(stored: Stored, snapshot: Observation) -> TopicReport:
@@ -206,9 +209,10 @@ def _seek(
 
 
 def due(c: Coordinator, names: Collection[str] = (), seen: ClusterObservation | None = None) -> Mapping[str, Need]:
-    """Return the topics among `names` (empty = all) that need a run: a write is due, or an event is awaited.
+    """Return the topics among `names` (all if empty) that need a run: a write is due, or an event is awaited.
 
-    An absent owner is awaited as well: no event tells its end or its time-out. `seen`: an existing observation.
+    An absent owner counts as awaited, because no event reports its end or its time-out. `seen`: an existing
+    observation.
     """
     found: dict[str, Need] = {}
 
@@ -297,7 +301,7 @@ class _Run:
         return _report(stored, decision)
 
     def _keep(self, name: str, report: TopicReport) -> None:
-        """Merge the topic's report with earlier rounds' reports; drop a finished topic."""
+        """Merge the topic's report with earlier rounds' reports. Drop a finished topic."""
         before = self.reports.get(name)
         if before is not None and before.outcome is TopicOutcome.WRITTEN:
             if report.outcome is TopicOutcome.WRITTEN:
@@ -326,11 +330,11 @@ def _each(
     alone: bool = False,
     seen: ClusterObservation | None = None,
 ) -> list[TopicReport]:
-    """Load every topic, observe the world once, act on each topic; a problem with a topic is only in its own report.
+    """Load every topic, observe the world once, act on each topic. A problem with a topic is only in its own report.
 
-    A topic changed meanwhile by a plan is looked at again, up to `looks` times; 0 = writes are guarded anyhow. `alone`
-    = no plan is written or shown, so the topics beside `names` need not be read. `seen`: an existing observation, for
-    the first look.
+    If a plan changes a topic meanwhile, look again, up to `looks` times; 0 if writes are guarded anyhow. `alone`: no
+    plan is written or shown, so only the topics in `names` are read. `seen`: an existing observation, for the first
+    look.
     """
     again: list[str] = []
     # Nodes name the owners; linked topics are read once it is known which consumers want them.
@@ -376,8 +380,9 @@ def _each(
 
 
 def _overtaken(c: Coordinator, stored: Stored, snapshot: Observation) -> bool:
-    """Whether a plan was written after the topic was read, whose answers and commits look like those of a lost
-    ZooKeeper.
+    """Return whether a plan was written after the topic was read.
+
+    The answers and commits of such a plan look like those of a lost ZooKeeper.
     """
     contradicted = recovery.needed(stored.view, snapshot.world_of(stored.view.topic)) is not None
     return contradicted and store.load(c.zk, c.paths, stored.view.topic).versions != stored.versions
@@ -417,7 +422,7 @@ def _together(
 
 
 def _fields(c: Coordinator, view: TopicView) -> dict[str, object]:
-    """Log fields of the topic during its step."""
+    """Return the log fields of the topic during its step."""
     epoch = view.node.epoch if view.node is not None else 0
     rebalance = view.state.rebalance if view.state is not None else ""
     return {"cluster": c.paths.cluster, **_known(view.topic, epoch, rebalance)}
@@ -428,14 +433,14 @@ def _known(topic: str, epoch: int, rebalance: str) -> dict[str, object]:
 
 
 def _effective(c: Coordinator, view: TopicView) -> TopicView:
-    """The view with its effective strategy and parameters: the topic's, or else the cluster's."""
+    """Return the view with its effective strategy and parameters: the topic's, or else the cluster's."""
     return replace(view, config=c.policy.strategies.effective(view.config))
 
 
 def _decide(
     c: Coordinator, stored: Stored, snapshot: Observation, steps: frozenset[Step], actor: Actor = _PREVIEW
 ) -> Decision:
-    """The decision, without a plan that waits for a person; all other steps proceed."""
+    """Return the decision, without a plan that waits for a person. All other steps proceed."""
     found = _judged(c, stored, snapshot, steps, actor)
     if not found.approval:
         return found
@@ -489,7 +494,7 @@ def _await(c: Coordinator, names: Collection[str], state: State, steps: frozense
 
 
 def _nudge(c: Coordinator, stored: Stored, snapshot: Observation) -> None:
-    """Send the topic node to detached consumers that must act: without ZooKeeper the node is unreadable for them."""
+    """Send the topic node to detached consumers that must act. Without ZooKeeper they cannot read the node."""
     node, world = stored.view.node, snapshot.world
     if node is None:
         return

@@ -15,7 +15,7 @@ from coordinator_tasks.service.plan import pauses
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """A line for each result or problem, and topic → new partitions."""
+    """The result of an upkeep: a line for each result or problem, and topic → new partitions."""
 
     lines: tuple[str, ...]
     created: Mapping[str, tuple[int, ...]]
@@ -26,10 +26,8 @@ def upkeep(
 ) -> Upkeep:
     """Do the regular upkeep: partition lists, readmissions, redeployments, upgrades, pauses, histories.
 
-    `told` gets the measured pauses.
-
-    An unreadable node does not stop the others. `prune` False = leave the histories, whose lists are long, for another
-    call. Raises `StoreUnavailable` and `DiscoveryUnavailable`.
+    `told` gets the measured pauses. An unreadable node does not stop the others. `prune`: False leaves the histories,
+    whose lists are long, for another call. Raises `StoreUnavailable` and `DiscoveryUnavailable`.
     """
     refreshed, problems = _refresh(c, managed)
     lines = [*problems, *_told(refreshed), *readmit(c)]
@@ -58,7 +56,7 @@ def _pruned(of: str, prune: Callable[[], int]) -> Iterator[str]:
 
 
 def _refresh(c: Coordinator, managed: Sequence[str]) -> tuple[Sequence[Refreshed], list[str]]:
-    """Return the result of each topic, and the problem that all topics have."""
+    """Return the result of each topic, and a problem that all topics share."""
     try:
         return topics.refresh_partitions(c, managed) if managed else (), []
     except (KafkaUnavailable, Refused) as error:
@@ -74,7 +72,7 @@ def _told(refreshed: Sequence[Refreshed]) -> Iterator[str]:
 
 
 def readmit(c: Coordinator) -> Iterator[str]:
-    """Complete the possible readmissions; yield a line for each, and for each problem."""
+    """Complete the possible readmissions. Yield a line for each, and for each problem."""
     problems: list[str] = []
     try:
         for consumer in directives.complete_readmissions(c, problems):
@@ -85,12 +83,12 @@ def readmit(c: Coordinator) -> Iterator[str]:
 
 
 def redeploy(c: Coordinator) -> Iterator[str]:
-    """Do the next step of each redeployment; a line for each, and for each problem."""
+    """Do the next step of each redeployment. Yield a line for each, and for each problem."""
     return _continued("redeployments", partial(redeployment.advance, c))
 
 
 def upgrade(c: Coordinator) -> Iterator[str]:
-    """Do the next steps of each upgrade; a line for each, and for each problem."""
+    """Do the next steps of each upgrade. Yield a line for each, and for each problem."""
     return _continued("upgrades", partial(upgrades.advance, c))
 
 

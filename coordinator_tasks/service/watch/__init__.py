@@ -1,1 +1,1 @@
-"""The present state of a cluster, for persons and for metrics. Writes only the moments of lag."""
+"""The present state of a cluster, for persons and for metrics. Writes only samples of the lag."""

@@ -17,7 +17,7 @@ from coordinator_tasks.service.nodes.observe import load_claims, load_directives
 
 @dataclass(frozen=True, slots=True)
 class FleetStart:
-    """A fleet's consumers without a registration. `topics`: names and patterns of the fleet, empty = any."""
+    """A fleet's consumers without a registration. `topics`: names and patterns of the fleet; empty means any."""
 
     app: str
     consumers: tuple[str, ...]
@@ -25,7 +25,7 @@ class FleetStart:
 
     @property
     def told(self) -> str:
-        """Return a sentence with the place to look at."""
+        """Return a sentence that says where to look."""
         return (
             f"{shown(self.consumers)} of fleet {self.app} {agreed(len(self.consumers), 'is', 'are')} being started: "
             "see the runs of the DAG `consumers`, or the log of the launcher"
@@ -35,8 +35,8 @@ class FleetStart:
 def fleet_starts(c: Coordinator) -> tuple[FleetStart, ...]:
     """Return the fleets with due or starting consumers; empty if a node is unreadable.
 
-    Left out: consumers whose last process ended with an error, isolated and drained consumers, and fleets not allowed
-    on this host.
+    Consumers are left out if their last process ended with an error, or if they are isolated or drained. Fleets that
+    this host may not launch are left out too.
     """
     with suppress(CoordinatorError):
         members = c.discovery.members()

@@ -11,14 +11,14 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.watch.topic_metrics import TopicFigures
 
 SILENT_S = 20.0
-"""Seconds to wait in vain for Kafka, over all groups: while Kafka is down each group costs a full time-out."""
+"""Seconds to wait in vain for Kafka over all groups. While Kafka is down, each group costs a full time-out."""
 
 
 def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str, str]) -> Iterator[PartitionMoment]:
-    """Yield committed offsets by group and topic; `unknown` gets groups without an answer, and why.
+    """Yield committed offsets by group and topic. `unknown` gets groups without an answer, and why.
 
-    A topic that is removed, or missing in Kafka, has no offsets. A topic without access does not hide the other topics
-    of its group; a partition without a leader does not hide the other partitions.
+    A removed topic, or a topic missing in Kafka, has no offsets. A topic without access does not hide the other topics
+    of its group, nor a partition without a leader the other partitions.
     """
     wanted, owners = _wanted(c, topics), {one.topic: one.owners for one in topics}
     waited_s, last = 0.0, ""
@@ -46,7 +46,7 @@ def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str,
 
 
 def _wanted(c: Coordinator, topics: Collection[TopicFigures]) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Group → topic → partitions with committed offsets."""
+    """Return group → topic → partitions with committed offsets."""
     gone = _gone(c, [one.topic for one in topics])
     found: dict[str, dict[str, tuple[int, ...]]] = {}
     for one in topics:

@@ -1,4 +1,4 @@
-"""Lag samples of the last hour in ZooKeeper: a ring of nodes, one written per minute.
+"""Lag samples of the last hour in ZooKeeper: a ring of nodes, with a sample per minute.
 
 `reconcile` and the plain loop write the samples. Pages and metrics read the samples, so both agree, also after a
 restart.
@@ -38,7 +38,7 @@ def keep(c: Coordinator, managed: Collection[str], observed: ClusterObservation 
     """
     now = c.clock.now()
     if read(c, now, 0):
-        return  # called more than once a minute: the other samples are not needed
+        return  # called more than once a minute: no more samples are needed
     problems: dict[str, str] = {}
     past = read(c, now, JUDGED_BY, problems)
     yield from problems.values()
@@ -64,7 +64,7 @@ def keep(c: Coordinator, managed: Collection[str], observed: ClusterObservation 
 
 
 def read(c: Coordinator, now: float, most: int = KEPT, problems: dict[str, str] | None = None) -> list[LagMoment]:
-    """Return the moments of this minute and the last `most`, oldest first; `problems`: path → why it is unreadable."""
+    """Return the samples of this minute and of the last `most`, oldest first. `problems`: path → why it is unreadable."""
     paths = [c.paths.lag(slot_of(now - EVERY_S * back)) for back in range(min(most + 1, KEPT))]
     found, denied = [], dict[str, CoordinatorError]()
     for path, node in find_many(c.zk, dict(zip(paths, paths, strict=True)), denied).items():
@@ -80,7 +80,7 @@ def read(c: Coordinator, now: float, most: int = KEPT, problems: dict[str, str] 
 
 
 def newest(c: Coordinator) -> LagMoment | None:
-    """Return the last moment, if fresh."""
+    """Return the last sample, if fresh."""
     now = c.clock.now()
     return next((one for one in reversed(read(c, now, 3)) if one.at > now - FRESH_S), None)
 
@@ -88,7 +88,7 @@ def newest(c: Coordinator) -> LagMoment | None:
 def _told(
     c: Coordinator, standing: Collection[PartitionMoment], observed: ClusterObservation | None
 ) -> set[tuple[str, int]]:
-    """Return the given partitions that their owner reports as running; only owners are asked, and each once."""
+    """Return the given partitions that their owner reports as running. Only owners are asked, each once."""
     unclear: dict[str, str] = {}
     owners = sorted({one.owner for one in standing if one.owner})
     if not owners:

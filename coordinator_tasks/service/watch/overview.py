@@ -57,25 +57,26 @@ from coordinator_tasks.service.watch.silent_kafka import silenced
 DRAINING = "draining"
 STARTING, NOT_STARTED = "starting", "not started"
 EXPECTED = "expected"
-"""In figures: absent for an announced restart."""
+"""A presence in figures: absent for an announced restart."""
 PRESENCES = (*Presence, EXPECTED, DRAINING, STARTING, NOT_STARTED)
 _UNSEEN = (
     "it has never registered: the launcher or the DAG `consumers` starts it; if that lasts, `driver.log` in its run "
     "folder says why"
 )
 _WISHES = frozenset({CauseKind.PAUSED, CauseKind.PINNED, CauseKind.ROLLED_BACK, CauseKind.SPLIT})
-"""Causes that `wishes` tell as well."""
+"""Causes that `wishes` has too."""
 _ENDED = (Presence.GONE, STARTING, NOT_STARTED)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicOverview:
-    """A managed topic. `owners`: consumer → number of partitions; `moving`: partitions with an awaited close or start.
+    """A managed topic. `owners`: consumer → number of partitions.
 
-    `unread`: partition → why the partition has no reader, and what to do; `unowned`: the same partitions. `reason`: the
-    step that is due or awaited; `blockers`: consumers that block the step; `failing`: what owners cannot process, as
-    sentences; `failures`: the same as values; `wishes`: a person's freezes, pauses and pins; `wished`: the `reason` is
-    among them; `problem`: why the topic is unreadable (the figures are then empty).
+    `moving`: partitions with an awaited close or start. `unread`: partition → why the partition has no reader, and the
+    remedy. `unowned`: the same partitions. `reason`: the step that is due or awaited. `blockers`: consumers that block
+    the step. `failing`: sentences about partitions that owners cannot process. `failures`: the same as values.
+    `wishes`: a person's freezes, pauses and pins. `wished`: the `reason` is one of the wishes. `problem`: why the topic
+    is unreadable; the figures are then empty.
     """
 
     topic: str
@@ -99,8 +100,8 @@ class TopicOverview:
 class RunningTopic:
     """A consumer's report of one topic, and its grants.
 
-    `lag_records` is `None` if no partition's lag is known; `lag_unknown`: number of `assigned` partitions without a
-    reported lag. `failures`: what the consumer cannot process, told in `reports` as well.
+    `lag_records`: `None` if no partition's lag is known. `lag_unknown`: number of `assigned` partitions without a
+    reported lag. `failures`: processing failures of the consumer, also in `reports`.
     """
 
     topic: str
@@ -115,12 +116,12 @@ class RunningTopic:
     failures: tuple[Failure, ...] = ()
 
     def reports_without(self, errors: Collection[str]) -> tuple[str, ...]:
-        """Return the reports that contain none of these errors."""
+        """Return the reports without any of these errors."""
         return tuple(report for report in self.reports if not any(error in report for error in errors))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The reports for a person; a sink that does not answer is told once, without its error."""
+        """Return the reports for a person. A sink that does not answer appears once, without its error."""
         away = [one for one in self.failures if one.away]
         rest = self.reports_without([one.why for one in away])
         if not away:
@@ -131,7 +132,7 @@ class RunningTopic:
 
     @property
     def lag(self) -> str:
-        """Lag in records as a text; empty = unknown."""
+        """Return the lag in records as a text; empty if unknown."""
         if self.lag_records is None:
             return ""
         return f"at least {self.lag_records}" if self.lag_unknown else str(self.lag_records)
@@ -139,16 +140,15 @@ class RunningTopic:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOverview:
-    """One consumer. `presence`: see `Presence`, or `draining`, `starting`, `not started`.
+    """One consumer. `presence`: see `Presence`, or `draining`, `starting` (incarnation drawn, not registered), or `not
+    started` (wanted, but never launched).
 
-    `starting`: incarnation drawn, not registered; `not started`: wanted, but never launched.
-
-    `problem`: the event awaited for an absent owner, or else why the consumer did not answer or is not launched;
-    `ended`: why the last life ended, if gone or flapping, with its `exits`; `reports`: why the replacement waits, the
-    registration's problem, and the consumer's reports outside of topics; `release`: of this product, `code`: the
-    fleet's version of the code; empty = not registered, or an older release. `pages`: Spark UI and driver's log;
-    `left`: gone after a clean leave; `drained`: asked to give everything away;
-    `expected`: absent for an announced restart.
+    `problem`: the event awaited for an absent owner, or else why the consumer did not answer or is not launched.
+    `ended`: why the last life ended, if gone or flapping, with its `exits`. `reports`: why the replacement waits, the
+    registration's problem, and the consumer's reports outside of topics. `release`: of this product; `code`: the
+    fleet's version of the code; both are empty if not registered, or from an older release. `pages`: Spark UI and
+    driver's log. `left`: gone after a clean leave. `drained`: asked to give all partitions away. `expected`: absent for
+    an announced restart.
     """
 
     consumer: str
@@ -172,7 +172,10 @@ class ConsumerOverview:
 
     @property
     def unwell(self) -> str:
-        """The health for a person; empty = well, or no answer. What fails at a topic is told there."""
+        """Return the health for a person; empty if well or without an answer.
+
+        Failures of a topic are shown at the topic.
+        """
         if self.condition in (None, Condition.OK):
             return ""
         told = self.condition is Condition.FAILING and any(topic.failures for topic in self.topics)
@@ -182,7 +185,7 @@ class ConsumerOverview:
 def topics(c: Coordinator, names: Collection[str] = (), problems: list[str] | None = None) -> list[TopicOverview]:
     """Return the managed or named topics, sorted. Raises the `Unavailable` kinds.
 
-    `problems` gets Kafka's silence: the topics then show the facts of ZooKeeper and the consumers.
+    `problems` gets Kafka's silence. The topics then show the facts of ZooKeeper and the consumers.
     """
     chosen, silent = sorted(set(names or transitions.topics(c))), ""
     if problems is not None and chosen:
@@ -207,12 +210,12 @@ def topics(c: Coordinator, names: Collection[str] = (), problems: list[str] | No
 
 
 def _starting(topic: TopicOverview, starts: Collection[FleetStart]) -> str:
-    """Return who is being started to read a topic that nobody reads; empty if somebody reads the topic."""
+    """Return the consumers that start and will read an unread topic; empty if a consumer reads the topic."""
     return starts_of(topic.topic, starts) if topic.unowned and not topic.owners else ""
 
 
 def _with_starts(unread: Mapping[int, str], ownerless: Collection[int], starts: str) -> Mapping[int, str]:
-    """Name the consumers that are being started as the reason of partitions without an owner."""
+    """Return the reasons; a partition without an owner waits for the starting consumers."""
     return {p: f"no owner; {starts}" if starts and p in ownerless else why for p, why in unread.items()}
 
 
@@ -220,7 +223,7 @@ def _with_starts(unread: Mapping[int, str], ownerless: Collection[int], starts: 
 class _Ended:
     """A consumer that is missing, or gets nothing, because its processes ended with an error.
 
-    `topics`: the consumer's topics, empty = any.
+    `topics`: the consumer's topics; empty means any.
     """
 
     consumer: str
@@ -249,7 +252,7 @@ def _ended(c: Coordinator) -> list[_Ended]:
 
 
 def _ended_of(topic: TopicOverview, ended: Iterable[_Ended]) -> str:
-    """Why consumers of this topic ended: while partitions have no reader, or while an id waits after repeated crashes."""
+    """Return why consumers of this topic ended, while partitions have no reader or an id waits after crashes."""
     return shown(
         [
             f"{one.consumer}: {one.exits.told}"
@@ -289,13 +292,12 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
 
 
 def _reason(report: transitions.TopicReport) -> str:
-    """Return the step due or awaited; a settled topic whose owners fail is not told as settled."""
+    """Return the step that is due or awaited. A topic with failing owners does not count as settled."""
     return "" if report.failing and report.settled else report.reason
 
 
 def unowned(c: Coordinator, problems: dict[str, CoordinatorError] | None = None) -> dict[str, Mapping[int, str]]:
-    """Topic → partitions without a reader, with the reason and remedy. Topics that are fully read or unreadable are
-    left out.
+    """Return topic → partitions without a reader, with reason and remedy. Topics without such partitions are left out.
 
     `problems` gets the topics that cannot be read. Raises the `Unavailable` kinds.
     """
@@ -318,7 +320,7 @@ def unowned_of(c: Coordinator, views: Collection[TopicView], world: World) -> di
 
 
 def _views(c: Coordinator, problems: dict[str, CoordinatorError] | None = None) -> Iterator[tuple[str, TopicView]]:
-    """Yield the readable topics; `problems` gets the others."""
+    """Yield the readable topics. `problems` gets the others."""
     for topic in transitions.topics(c):
         try:
             view = store.load(c.zk, c.paths, topic).view
@@ -332,7 +334,7 @@ def _views(c: Coordinator, problems: dict[str, CoordinatorError] | None = None) 
 def held(
     c: Coordinator, consumer: str, problems: dict[str, CoordinatorError] | None = None
 ) -> dict[str, tuple[int, ...]]:
-    """Return topic → the consumer's partitions. Unreadable topics are left out; `problems` gets them."""
+    """Return topic → the consumer's partitions. `problems` gets unreadable topics."""
     nodes = store.load_nodes(c.zk, c.paths, transitions.topics(c), problems)
     return {topic: granted for topic, node in nodes.items() if (granted := _granted(consumer, node))}
 
@@ -340,21 +342,21 @@ def held(
 def at_stake(
     c: Coordinator, consumer: str, problems: dict[str, CoordinatorError] | None = None
 ) -> dict[str, tuple[int, ...]]:
-    """Topic → partitions that an isolation would take from this consumer: owned, closing or starting.
+    """Return topic → partitions that an isolation would take from this consumer: owned, closing or starting.
 
-    Unreadable topics are left out; `problems` gets them.
+    `problems` gets unreadable topics.
     """
     found = {topic: at_stake_of(view).get(consumer, ()) for topic, view in _views(c, problems)}
     return {topic: partitions for topic, partitions in found.items() if partitions}
 
 
 def not_known(consumer: str, problems: Mapping[str, CoordinatorError]) -> Iterator[str]:
-    """Sentence about unreadable topics, beside the consumer's partitions."""
+    """Yield a sentence about unreadable topics, to show beside the consumer's partitions."""
     return (f"what {consumer} has of {topic} is not known: {problem}" for topic, problem in problems.items())
 
 
 def at_stake_of(view: TopicView) -> dict[str, tuple[int, ...]]:
-    """Return consumer → partitions owned, closing or starting; sorted, without idle consumers."""
+    """Return consumer → partitions owned, closing or starting, sorted. Idle consumers are left out."""
     found: dict[str, set[int]] = {}
     for partition, owner in view.node.assignments.items() if view.node is not None else ():
         found.setdefault(owner, set()).add(partition)
@@ -368,7 +370,7 @@ def at_stake_of(view: TopicView) -> dict[str, tuple[int, ...]]:
 class ClusterLook:
     """A look at a cluster: the topics' nodes, all consumers with answers, and the fleets' consumers.
 
-    `held`: consumer → largest granted incarnation; `wanted`: consumer of a fleet → why not launched; `kept`: consumer →
+    `held`: consumer → largest granted incarnation. `wanted`: consumer of a fleet → why not launched. `kept`: consumer →
     why the replacing redeployment or upgrade waits, or the fleet shares topics.
     """
 
@@ -383,7 +385,7 @@ class ClusterLook:
 def look(c: Coordinator, seen: ClusterObservation | None = None) -> ClusterLook:
     """Read all nodes, and ask each consumer's interface once. Raises the `Unavailable` kinds.
 
-    `seen`: an existing observation; only the consumers beside it are read and asked.
+    `seen`: an existing observation. Only consumers missing in it are read and asked.
     """
     if seen is not None:
         nodes, world = seen.topics.nodes, seen.stored_world
@@ -411,7 +413,7 @@ def look(c: Coordinator, seen: ClusterObservation | None = None) -> ClusterLook:
 
 
 def _kept(c: Coordinator, every: Collection[Fleet], topics: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield consumer → the wait of its redeployment or upgrade. Unreadable records are left out.
+    """Yield consumer → why its redeployment or upgrade waits. Unreadable records are left out.
 
     A problem with a fleet's topics is reported at the fleet's first consumer.
     """
@@ -428,7 +430,7 @@ def _kept(c: Coordinator, every: Collection[Fleet], topics: Collection[str]) -> 
 
 
 def by_presence(found: Iterable[ConsumerOverview]) -> dict[str, int]:
-    """Return the number of consumers by presence, zeros included: an unsent gauge keeps the last value.
+    """Return the number of consumers by presence. Zeros are included, because an unsent gauge keeps the last value.
 
     A consumer that is away for an announced restart counts as `expected`, not as absent.
     """
@@ -437,7 +439,7 @@ def by_presence(found: Iterable[ConsumerOverview]) -> dict[str, int]:
 
 
 def failures(found: Iterable[ConsumerOverview]) -> tuple[CommonFailure, ...]:
-    """Return what the consumers cannot process of their partitions, each cause once."""
+    """Return the processing failures of the consumers' own partitions, each cause once."""
     return by_cause(
         common
         for one in found
@@ -447,7 +449,7 @@ def failures(found: Iterable[ConsumerOverview]) -> tuple[CommonFailure, ...]:
 
 
 def consumers(c: Coordinator, seen: ClusterLook | None = None) -> list[ConsumerOverview]:
-    """Return the consumers that are registered, hold partitions, are in a fleet, or have a directive; sorted by id.
+    """Return the consumers that are registered, hold partitions, are in a fleet, or have a directive, sorted by id.
 
     `seen`: an existing look. Raises the `Unavailable` kinds.
     """
@@ -457,7 +459,7 @@ def consumers(c: Coordinator, seen: ClusterLook | None = None) -> list[ConsumerO
         replace(
             one,
             problem=one.problem
-            # A live consumer was launched where other lists may hold than on this host.
+            # A live consumer was launched on a host that may permit other launches than this host.
             or ("" if one.presence == Presence.LIVE else seen.wanted.get(one.consumer, ""))
             or (_UNSEEN if one.presence == NOT_STARTED else ""),
             reports=(*filter(None, [seen.kept.get(one.consumer)]), *one.reports),
@@ -509,7 +511,7 @@ def _left(claim: IdClaim) -> bool:
 
 def _presence(c: Coordinator, life: Life, world: World, held: int) -> str:
     found = presence(life.consumer, life.incarnation, world, c.policy)
-    if found is Presence.ABSENT and not held:  # only an owner is called absent
+    if found is Presence.ABSENT and not held:  # only an owner counts as absent
         return STARTING if life.incarnation else NOT_STARTED
     if found is Presence.LIVE and life.draining is not None:
         return DRAINING
@@ -517,18 +519,18 @@ def _presence(c: Coordinator, life: Life, world: World, held: int) -> str:
 
 
 def _problem(answer: Answer | None, *, registered: bool) -> str:
-    """Why a registered consumer does not answer."""
+    """Return why a registered consumer does not answer."""
     return answer.detail if registered and isinstance(answer, Unreachable) else ""
 
 
 def _misregistered(member: Member | None) -> tuple[str, ...]:
-    """The registered topics that are ignored, and why."""
+    """Return the registered topics that are ignored, and why."""
     problem = topic_patterns.problem(member.topics) if member is not None else ""
     return (f"registered for topics: {problem}",) if problem else ()
 
 
 def _asked(life: Life, *, ended: bool) -> str:
-    """The request to this incarnation, with author and reason. `ended`: the process cannot give anything away any more."""
+    """Return the request to this incarnation, with author and reason. `ended`: the process can no longer act on it."""
     parts = []
     if (isolation := life.isolation) is not None:
         how = "isolated, to be readmitted," if isolation.readmit else "isolated"

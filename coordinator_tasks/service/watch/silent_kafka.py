@@ -26,5 +26,5 @@ class _SilentKafka:
 
 
 def silenced(c: Coordinator, error: KafkaUnavailable) -> Coordinator:
-    """Return the coordinator with a Kafka that answers every question with this error at once."""
+    """Return the coordinator with a Kafka that answers every request with this error at once."""
     return replace(c, kafka=cast("KafkaAdmin", _SilentKafka(error)))

@@ -1,7 +1,7 @@
-"""A cluster in a file: configuration, assignment, rates, members and history, to be tried against offline.
+"""A cluster in a file, for offline experiments: configuration, assignment, rates, members and history.
 
 The file holds the inputs of planning and no free text: no reasons, reports, names of people, addresses, settings or
-fleets. A file that is read is outside input, and checked like ZooKeeper nodes.
+fleets. A file is outside input, and checked like ZooKeeper nodes.
 """
 
 import json
@@ -42,18 +42,18 @@ from coordinator_tasks.service.plan.cluster_view import site_of
 KIND = "partition coordinator snapshot"
 MAX_BYTES = 64 * 1024 * 1024
 PACK_OVER = 500_000
-"""Bytes of a topic's node: a longer one is in the packed form, because a node is read with ZooKeeper's limit."""
+"""Bytes of a topic's node. A longer node is packed, because a reader applies ZooKeeper's limit."""
 MAX_RECORDS = 500
-"""The newest records of each topic, for the pauses of moves."""
+"""Maximum newest records of each topic, for the pauses of moves."""
 HISTORY_BYTES = MAX_BYTES // 2
-"""Bytes of all histories together; each topic has the same share."""
+"""Maximum bytes of all histories together. Each topic has the same share."""
 _NOWHERE = "http://localhost:1"
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """`history`: topic → newest records, the newest first. `left_out`: unreadable topics, and why."""
+    """`history`: topic → records, newest first. `left_out`: unreadable topics, and why."""
 
     cluster: str
     taken_at: float
@@ -76,7 +76,7 @@ def take(c: Coordinator) -> ClusterSnapshot:
 
 
 def _records_within(c: Coordinator, topic: str, room: int) -> tuple[Record, ...]:
-    """The newest records of a topic, in at most so many bytes of the file."""
+    """Return the newest records of a topic that fit in `room` bytes of the file."""
     found: list[Record] = []
     for record in islice(history.backwards(c, topic), MAX_RECORDS):
         room -= len(encode_record(_bare_record(record)))
@@ -90,7 +90,7 @@ def _records_within(c: Coordinator, topic: str, room: int) -> tuple[Record, ...]
 
 
 def encode(snapshot: ClusterSnapshot) -> bytes:
-    """The bytes of the file."""
+    """Return the bytes of the file."""
     world, site = snapshot.site.world, snapshot.site
     body = {
         "kind": KIND,
@@ -119,7 +119,7 @@ def _policy_body(policy: Policy) -> dict[str, Any]:
 
 
 def _numbers() -> list[Any]:
-    """The fields of `Policy` that are numbers or flags."""
+    """Return the fields of `Policy` that are numbers or flags."""
     return [one for one in fields(Policy) if one.name != "strategies"]
 
 
@@ -217,7 +217,7 @@ def _decoded(path: str, raw: bytes) -> ClusterSnapshot:
 
 
 def _objects(whole: Fields, name: str, allowed: Callable[[str], bool]) -> list[tuple[str, Fields]]:
-    """The named objects of an object, sorted."""
+    """Return the named objects of an object, sorted."""
     inner = whole.nested(name)
     for key in inner.data:
         if not allowed(key):
@@ -234,7 +234,7 @@ def _raw(one: Fields) -> bytes:
 
 
 def _part(one: Fields, name: str, read: Callable[[str, bytes], T]) -> T | None:
-    """Return a node of a topic; `None` = absent."""
+    """Return a node of a topic; `None` if absent."""
     if one.data.get(name) is None:
         return None
     return read(f"{one.path} {one.where}{name}", _raw(one.nested(name)))

@@ -31,19 +31,19 @@ from coordinator_tasks.service.watch.overview import ConsumerOverview
 from coordinator_tasks.service.watch.topic_metrics import TopicFigures, figures
 
 MAX_RECORDS = 500
-"""Maximum records of a topic in a look; older records are skipped."""
+"""Maximum records of a topic in a look. Older records are skipped."""
 AUDIT_EVERY_S = 30.0
-"""Audits are less frequent than looks: an audit asks every consumer and group, and may need a second look."""
+"""Seconds between audits. An audit asks every consumer and group, and may need a second look."""
 
 
 @dataclass(slots=True)
 class TopicEvents:
     """Events of a topic since the first look.
 
-    `unasked`: rebalances without a request of a person; `moves`: by kind; `pauses`: the totals of moved partitions with
-    waiting records, in seconds; `extras`: the same without the usual; `at_least`: pauses with bounds only; `idle`:
-    moved partitions without waiting records; `waited`: waiting records; `stalls`: of each rebalance, the longest stall
-    of a staying partition. `unowned_s`: seconds without an owner, of all partitions together.
+    `unasked`: rebalances that no person requested. `moves`: by kind. `pauses`: the totals of moved partitions with
+    waiting records, in seconds. `extras`: the same without the usual stall. `at_least`: pauses with bounds only.
+    `idle`: moved partitions without waiting records. `waited`: waiting records. `stalls`: of each rebalance, the
+    longest stall of a staying partition. `unowned_s`: seconds without an owner, summed over partitions.
     """
 
     rebalances: int = 0
@@ -60,7 +60,10 @@ class TopicEvents:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """By the group's commit in Kafka. `lag_s`, `status`: `None` = unknown; `told`: its owner answers with the lag."""
+    """The lag by the group's commit in Kafka. `lag_s`, `status`: `None` if unknown.
+
+    `told`: the owner answers with the lag.
+    """
 
     group: str
     topic: str
@@ -78,9 +81,9 @@ class PartitionLag:
 class Survey:
     """One look. `oldest_unowned_s`: topic → seconds for which its oldest unowned partition has been seen.
 
-    `wanted`: number of consumers in fleets; `desired`: fleet → the last decision of its growth, in shadow mode too;
-    `groups`: Burrow's status of each, `None` = not judged lately; `unknown`: groups with unknown offsets, with the
-    reason; `audited`: the last ownership audit, and its time; `broken`: consumers with a wrong answer, such as a
+    `wanted`: number of consumers in fleets. `desired`: fleet → the last decision of its growth, in shadow mode too.
+    `groups`: Burrow's status of each; `None` if not judged lately. `unknown`: groups with unknown offsets, with the
+    reason. `audited`: the last ownership audit, and its time. `broken`: consumers with a wrong answer, such as a
     refused certificate.
     """
 
@@ -112,7 +115,7 @@ class Surveyor:
         self._looked_at: float | None = None
 
     def look(self) -> Survey:
-        """Look once. Raises `StoreUnavailable` and `DiscoveryUnavailable`; without Kafka the lags are unknown."""
+        """Look once. Without Kafka the lags are unknown. Raises `StoreUnavailable` and `DiscoveryUnavailable`."""
         c = self._c
         looked: list[overview.ClusterLook] = []
 
@@ -149,7 +152,7 @@ class Surveyor:
         )
 
     def _audit(self) -> tuple[float, Audit]:
-        """Return the last audit and its time; a new audit if due."""
+        """Return the last audit and its time. Make a new audit if due."""
         clock = self._c.clock
         if clock.monotonic() >= self._audit_at_s:
             found = audit.audit(self._c, always=False)
@@ -166,13 +169,13 @@ class Surveyor:
             if topic not in self._events:
                 self._events[topic] = _Events(self._c, topic)
             self._events[topic].look()
-        # Only after everything is read: the next look counts the seconds of a failed look.
+        # Set only after everything is read, so that the next look counts the seconds of a failed look.
         now, unowned = self._c.clock.monotonic(), self._unowned
         passed_s = 0.0 if self._looked_at is None else now - self._looked_at
         self._looked_at, self._unowned = now, {}
         for one in topics:
             before = unowned.get(one.topic, {})
-            # Half of the pause, on average, for partitions that have lost or found an owner since.
+            # A partition that has lost or found an owner since then counts half of the pause, on average.
             self._events[one.topic].happened.unowned_s += passed_s * (len(before) + len(one.unowned)) / 2
             self._unowned[one.topic] = {partition: before.get(partition, now) for partition in one.unowned}
 
@@ -210,13 +213,13 @@ class _Events:
         self.happened = TopicEvents()
         self._c = c
         self._topic = topic
-        self._changes: int | None = None  # how often a record was added or pruned
+        self._changes: int | None = None  # number of added or pruned records
         self._last: int | None = None
-        self._unasked = ""  # the rebalance counted last
+        self._unasked = ""  # the last counted rebalance
         self._open: dict[int, _Open] = {}
 
     def look(self) -> None:
-        """Count the new records; skip unreadable records and histories."""
+        """Count the new records. Skip unreadable records and histories."""
         with suppress(NoAccess):  # a reader of the history reports it
             self._look()
 
@@ -264,7 +267,7 @@ class _Events:
 
 
 class _Open:
-    """An ended rebalance whose pauses are being measured; `counted`: partitions counted so far."""
+    """An ended rebalance whose pauses are being measured. `counted`: partitions counted so far."""
 
     def __init__(self, until: float) -> None:
         self.until = until
@@ -272,7 +275,7 @@ class _Open:
         self._stall_counted = False
 
     def count(self, found: Pauses, happened: TopicEvents) -> bool:
-        """Count the new pauses; return whether all pauses are known."""
+        """Count the new pauses. Return whether all pauses are known."""
         for one in found.measured:
             if one.partition in self._counted:
                 continue

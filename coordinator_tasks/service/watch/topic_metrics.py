@@ -17,15 +17,15 @@ from coordinator_tasks.service.watch.overview import ClusterLook
 MAX_TOPICS = 1_000
 MAX_CONSUMERS = 10_000
 MAX_FLEETS = 1_000
-"""Of a kind with metrics, the first by name."""
+"""Maximum fleets of each kind with metrics, the first by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicFigures:
     """A managed topic. `not_stable_s`: seconds of the present rebalance; 0 while Stable or never planned.
 
-    `owners`: partition → assigned consumer; `unowned`: partitions without a reader (`core.machine.unread`); `moving`:
-    partitions with an unconfirmed close or start; `handoffs`: partitions in a hand-off; `removed`: the topic is
+    `owners`: partition → assigned consumer. `unowned`: partitions without a reader (`core.machine.unread`). `moving`:
+    partitions with an unconfirmed close or start. `handoffs`: partitions in a hand-off. `removed`: the topic is
     removed. `problem`: why the topic is unreadable; the figures are then empty.
     """
 
@@ -45,7 +45,7 @@ class TopicFigures:
 
 @dataclass(frozen=True, slots=True)
 class TopicLag:
-    """A topic's lag as reported by the owners; `None` = not reported."""
+    """A topic's lag, reported by the owners; `None` if not reported."""
 
     unknown: int = 0
     """Number of owned partitions without a reported lag."""
@@ -76,8 +76,9 @@ def _owned(seen: ClusterLook, topic: str) -> Iterator[RunningPartition]:
 
 
 def figures(c: Coordinator, names: Collection[str] = (), look: Callable[[], World] | None = None) -> list[TopicFigures]:
-    """Return figures of the named (default: all) managed topics, sorted. `look` observes the consumers after the topics
-    are read. Raises `StoreUnavailable`.
+    """Return figures of the named (default: all) managed topics, sorted. Raises `StoreUnavailable`.
+
+    `look` observes the consumers after the topics are read.
     """
     views = {name: _loaded(c, name) for name in sorted(set(names or transitions.topics(c)))}
     world = look() if look is not None else None
@@ -85,7 +86,7 @@ def figures(c: Coordinator, names: Collection[str] = (), look: Callable[[], Worl
 
 
 def figures_of(c: Coordinator, topics: StoredTopics, world: World | None = None) -> list[TopicFigures]:
-    """Return the figures of topics that were read already. `world` as observed afterwards."""
+    """Return the figures of topics that were read already. `world`: observed afterwards."""
     views: dict[str, TopicView | str] = {name: error.told for name, error in topics.unread.items()}
     views |= {view.topic: view for view in topics.views}
     return [_of_topic(c, name, view, world) for name, view in sorted(views.items())]
