@@ -13,7 +13,7 @@ from coordinator_tasks.adapters.zookeeper_access import DIGEST_MD5, ZooKeeperAcc
 from coordinator_tasks.core.errors import NoAccess, Refused, StoreUnavailable
 from coordinator_tasks.core.protocol import node_rights
 
-_HIDDEN = "x"  # the server shows this instead of a digest to an account without the right to change the list
+_HIDDEN = "x"  # the server shows this in place of a digest, unless the account may change the list
 _LETTERS = {
     "c": Permissions.CREATE,
     "d": Permissions.DELETE,
@@ -42,11 +42,11 @@ class AccessLists:
         return [ACL(Permissions.ALL, mine), *(one for one in others if rights)]
 
     def may_create(self, path: str) -> bool:
-        """Return whether this account creates the node; a consumer's account creates only the consumers' nodes."""
+        """Return whether this account creates the node. A consumer's account creates only the consumers' nodes."""
         return not self.access.coordinator or node_rights.is_created_by_consumers(path)
 
     def _own_id(self) -> Id:
-        """Return the id of this account, without a certificate that the connection may also have."""
+        """Return the id of this account, even if the connection also has a certificate."""
         if self.access.sasl_mechanism == DIGEST_MD5:
             return Id("sasl", self.access.user)
         if self.access.user and not self.access.sasl_mechanism:
@@ -54,9 +54,9 @@ class AccessLists:
         return CREATOR_ALL_ACL[0].id
 
     def check_closed(self, folder: str, acls: Sequence[ACL], top: str, chroot: str = "") -> None:
-        """Raise `Refused` if other accounts may change the folder or if this account does not own the folder.
+        """Raise `Refused` if other accounts may change the folder, or if this account does not own the folder.
 
-        `acls` is the folder's access list. The error tells how to mend the lists of all nodes below `top`. Both paths
+        `acls`: the folder's access list. The error tells how to mend the lists of all nodes below `top`. Both paths
         begin with the `chroot`.
         """
         if any(one.id.scheme == "world" and one.perms & ~Permissions.READ for one in acls):
@@ -155,7 +155,7 @@ def _id(account: str) -> Id:
 
 
 def _is_same(found: Id, wanted: Id) -> bool:
-    """Return whether both ids are the same account, as far as the server shows the ids."""
+    """Return whether both ids are the same account, as far as the server shows them."""
     hidden = f"{wanted.id.partition(':')[0]}:{_HIDDEN}" if wanted.scheme == "digest" else wanted.id
     return found.scheme == wanted.scheme and found.id in (wanted.id, hidden)
 

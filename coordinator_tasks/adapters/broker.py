@@ -1,7 +1,7 @@
 """Requests to Kafka with a time limit, for the admin client and the group offsets.
 
 SASL and TLS settings are passed on unchanged. librdkafka retries for ever, even with a wrong password. Here every
-request has a limit, and a refused log-in ends the request at once with the reason.
+request has a limit. A refused log-in ends the request at once with the reason.
 """
 
 import concurrent.futures
@@ -19,8 +19,8 @@ from coordinator_tasks.core.errors import BadSettings, CoordinatorError, KafkaUn
 from coordinator_tasks.library_log import LIBRARY_LOG
 
 DEFAULT_LIMIT_S = 10.0
-_GRACE_S = 1.0  # librdkafka ends a request at the limit; this covers its delay
-_CONNECT_MS = 10  # librdkafka delays each connection by about this, even the first; the library's default is 100
+_GRACE_S = 1.0  # librdkafka ends a request at the limit, but with a delay
+_CONNECT_MS = 10  # librdkafka delays each connection by about this, even the first; its default is 100
 _NEVER_S = 3600.0  # the longest time-out that librdkafka takes
 _LOST_S = 4.0  # librdkafka looks up a coordinator three times within a second, and may then wait for ever
 LOOK_S = 0.1
@@ -48,7 +48,7 @@ Send: TypeAlias = Callable[[AdminClient, float], Futures[K]]
 
 
 class Broker:
-    """An admin client whose requests end within `limit_s`, with a result or with one of our errors."""
+    """An admin client. Each request ends within `limit_s`, with a result or with one of our errors."""
 
     def __init__(self, settings: Mapping[str, str], limit_s: float) -> None:
         self.address = settings.get("bootstrap.servers", "")
@@ -75,7 +75,7 @@ class Broker:
     def results(self, send: Send[K]) -> "_Results[K]":
         """Send a request; return results or `KafkaException`s by key.
 
-        A time-out replaces the client: after its only broker has hung, a client may wait for a controller for ever,
+        A time-out replaces the client. After its only broker has hung, a client may wait for a controller for ever,
         while other clients get answers (librdkafka 2.16).
         """
         client = self._client
@@ -89,11 +89,11 @@ class Broker:
     def of_coordinator(self, send: Send[K], *, only_reads: bool = False) -> "_Results[K]":
         """Send a request to a group's coordinator; return results or `KafkaException`s by key.
 
-        While the coordinator loads or moves, as at the start of a broker, the request is sent again for up to
-        `limit_s`: the coordinator has then changed nothing. With `only_reads`, an unanswered request is also sent
-        again, because librdkafka stops looking for a coordinator that needs more than a second to start.
+        While the coordinator loads or moves, as at the start of a broker, it changes nothing, so the request is sent
+        again for up to `limit_s`. With `only_reads`, an unanswered request is also sent again, because librdkafka stops
+        looking for a coordinator that needs more than a second to start.
 
-        librdkafka's own time-out is not used: if the time-out comes before the coordinator is found, librdkafka
+        librdkafka's own time-out is not used. If this time-out comes before the coordinator is found, librdkafka
         releases one reference too many, and aborts the process once the coordinator answers
         (`rd_kafka_admin_coord_request`, 2.16.0). A request that times out ends with its client; unsent parts are never
         sent.
@@ -136,7 +136,7 @@ class Broker:
             raise Refused(f"Kafka's client does not accept the request: {_said(error)}; correct it") from error
 
     def _answers(self, client: AdminClient, futures: Futures[K], limit_s: float) -> dict[K, Any] | None:
-        """Return results and errors by key; `None` if some are missing after `limit_s`."""
+        """Return results and errors by key; `None` if any are missing after `limit_s`."""
         deadline_s = time.monotonic() + limit_s
         pending = set(futures.values())
         while pending:
@@ -215,7 +215,8 @@ class Broker:
             return reader
 
     def _check_login(self) -> None:
-        # A single broker may have a wrong certificate while others answer: `_SSL` counts when all brokers are down.
+        # A single broker may have a wrong certificate while others answer. So `_SSL` counts only when all brokers are
+        # down.
         errors = _LOGIN_ERRORS if self._all_down else _LOGIN_ERRORS - {"_SSL"}
         refusal = next((trouble for trouble in self._troubles if trouble.name() in errors), None)
         if refusal is not None:
@@ -248,7 +249,7 @@ class Broker:
 
 
 def built(client: Callable[[], C]) -> C:
-    """Return a client of the library; raises `BadSettings` for settings that the library refuses.
+    """Return a client of the library. Raises `BadSettings` for settings that the library refuses.
 
     Consumers and producers refuse different settings.
     """
@@ -283,7 +284,7 @@ class _Results(Generic[K]):
         self._broker = broker
 
     def get(self, key: K, about: object, missing: Collection[int] = ()) -> Any:
-        """Return the result, or `None` for an error with a code in `missing`; raises our error for any other failure."""
+        """Return the result; `None` for an error with a code in `missing`. Raises our error for any other failure."""
         result = self._results[key]
         if not isinstance(result, BaseException):
             return result
@@ -311,7 +312,7 @@ def _has_timed_out(result: Any) -> bool:
 
 
 def _is_moving(result: Any) -> bool:
-    """Return whether the answer, for the group or for a partition, says that the group's coordinator is not ready."""
+    """Return whether the answer says that the group's coordinator is not ready, for the group or a partition."""
     errors = [_cause(result), *(one.error for one in getattr(result, "topic_partitions", []))]
     return any(error is not None and error.code() in _MOVING for error in errors)
 

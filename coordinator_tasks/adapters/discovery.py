@@ -52,7 +52,7 @@ class ZooKeeperDiscovery:
         return found | {name: _unreadable(name, error) for name, error in denied.items()}
 
     def _consumers(self, children: Sequence[str]) -> list[str]:
-        """Return the children with a consumer's name; any other child is logged once and ignored."""
+        """Return the children with a consumer's name. Any other child is logged once and ignored."""
         strange = frozenset(child for child in children if not is_consumer(child))
         for child in sorted(strange - self._strange):
             log.warning(
@@ -75,8 +75,8 @@ class ZooKeeperRegistry:
     """`ports.Registry`: one transaction makes the ephemeral node and updates the claim.
 
     The claim's version changes with every registration, so a coordinator's guarded write fails. `wait_s`: seconds that
-    `register` waits for another incarnation's node to vanish before raising `IdInUse`. `is_gone` tells whether the
-    former process of the id has ended.
+    `register` waits for another incarnation's node to vanish before it raises `IdInUse`. `is_gone`: whether the former
+    process of the id has ended.
     """
 
     def __init__(
@@ -103,14 +103,14 @@ class ZooKeeperRegistry:
     def _writes(self, member: Member, found: Node | None) -> list[Operation]:
         path, data = self._paths.member(member.consumer), encode_member(member)
         if found is not None and found.stat.ephemeral_owner == self._zk.session_id and found.data == data:
-            return []  # an earlier call succeeded, but its answer was lost
+            return []  # an earlier call has succeeded, but its answer was lost
         replaced: list[Operation] = [] if found is None else [Delete(path, found.stat.version)]
         claim = read_claim(self._zk, self._paths, member.consumer)
         noted = _registered(claim, member, self._clock, self._is_gone)
         return [*replaced, Create(path, data, ephemeral=True), write_claim(self._paths, noted)]
 
     def _await_free(self, member: Member, deadline_s: float) -> Node | None:
-        """Wait until no other process has the id; return this process's registration, or `None` if absent."""
+        """Wait until no other process has the id. Return this process's registration, or `None` if absent."""
         path = self._paths.member(member.consumer)
         while True:
             self._zk.sync()
@@ -141,7 +141,7 @@ class ZooKeeperRegistry:
 
 
 def claim_incarnation(zk: ZooKeeper, paths: Paths, consumer: str, step: int) -> int:
-    """Draw this process's incarnation, once per process start; sessions do not change the incarnation.
+    """Draw this process's incarnation, once per process start. A new session keeps the incarnation.
 
     Numbers only grow, by `step` (see `claims.drawn`). A draw whose answer was lost leaves a gap: draw again.
     """
@@ -169,7 +169,7 @@ def note_registration(
 ) -> None:
     """Update the claim for a registration outside of ZooKeeper.
 
-    The same registration is not noted twice: repeats count as flapping.
+    A repeated registration is not noted, because repeats count as flapping.
     """
     zk.ensure(paths.ids)
 
@@ -196,7 +196,7 @@ def write_claim(paths: Paths, claim: IdClaim) -> Operation:
 
 
 def _read_or_named(path: str, node: Node, consumer: str) -> Member:
-    """Return the member; an unreadable node stays a registration, and does not hide other members."""
+    """Return the member. An unreadable node stays a registration, and does not hide other members."""
     try:
         return _read(path, node, consumer)
     except Malformed as error:

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class FileDiscovery:
-    """`ports.Discovery`: the consumers with a fresh file in the folder. Changes are found by polling only."""
+    """`ports.Discovery`: the consumers with a fresh file in the folder. Only polling finds changes."""
 
     def __init__(self, folder: Path, clock: Clock, ttl_s: float = DEFAULT_TTL_S) -> None:
         self._folder = folder
@@ -47,11 +47,11 @@ class FileDiscovery:
         with _readable(self._folder):
             files = sorted(one for one in self._folder.iterdir() if one.suffix == _SUFFIX)
             found = [_fresh_or_named(one, self._clock.now(), self._ttl_s) for one in files]
-            self._folder.stat()  # missing files mean nothing if the folder is missing
+            self._folder.stat()  # without the folder, missing files mean nothing
         return {member.consumer: member for member in found if member is not None}
 
     def watch(self, watcher: Watcher) -> None:
-        """Do nothing: changes are found by polling."""
+        """Do nothing, because only polling finds changes."""
 
 
 class FileRegistry:
@@ -115,7 +115,7 @@ class FileRegistry:
             path.unlink()
 
     def close(self) -> None:
-        """Stop renewing; the registration ends with its time to live."""
+        """Stop renewing. The registration ends with its time to live."""
         self._stop.set()
         if self._beats is not None:
             self._beats.join()
@@ -148,7 +148,7 @@ def _path(folder: Path, consumer: str) -> Path:
 
 
 def _fresh_or_named(path: Path, now: float, ttl_s: float) -> Member | None:
-    """Return the member of a fresh file; an unreadable file stays a registration, and does not hide other members."""
+    """Return the member of a fresh file. An unreadable file stays a registration, and does not hide other members."""
     try:
         return _fresh(path, now, ttl_s)
     except (Malformed, InvalidName) as error:
@@ -184,17 +184,17 @@ def _fresh(path: Path, now: float, ttl_s: float) -> Member | None:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open without blocking, for `open`: a pipe would wait for a writer."""
+    """Open without blocking, for `open`. A pipe would wait for a writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _encode(member: Member, registered_at: float) -> bytes:
-    """Return a member node's JSON with the time of registration; in ZooKeeper the node itself has this time."""
+    """Return a member node's JSON with the time of registration. ZooKeeper's node has this time itself."""
     return dump(VERSION, json.loads(encode_member(member)) | {"version": VERSION, "registeredAt": registered_at})
 
 
 def _write(path: Path, data: bytes, now: float) -> None:
-    """Replace the file in one step: no reader sees a partial file."""
+    """Replace the file in one step, so that no reader sees a partial file."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
     temporary = Path(name)
     try:

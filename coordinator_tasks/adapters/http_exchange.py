@@ -1,7 +1,7 @@
 """Requests over HTTP/1.1 to one address, on kept connections; h11 reads and writes the protocol.
 
 A general client takes three times the processor time for a small answer, and a coordinator asks a thousand consumers at
-once. Proxies, cookies, redirects and compression are not supported: the answer is taken as the consumer sends it.
+once. Proxies, cookies, redirects and compression are not supported.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class BadAnswer(Exception):
 
 
 class NotConnected(Exception):
-    """No address of the host took the connection; `errors` has one error per address."""
+    """No address of the host took the connection. `errors` has one error per address."""
 
     def __init__(self, errors: list[OSError]) -> None:
         super().__init__("; ".join(map(str, errors)))
@@ -46,7 +46,7 @@ class _Connection:
     idle_since_s: float = 0.0
 
     def end(self) -> None:
-        """Abort at once: a merely closed connection stays open until a stuck consumer has read the sent data."""
+        """Abort at once. After a mere close, the connection stays open until a stuck consumer has read the sent data."""
         self.writer.transport.abort()
 
 
@@ -89,7 +89,7 @@ class Peer:
         return code, body
 
     async def post(self, path: str, headers: dict[str, str], body: bytes) -> int:
-        """Send a body and return the code; the answer's body is not read. Raises as `get`."""
+        """Send a body and return the code, without reading the answer's body. Raises as `get`."""
         connection = await self._connection()
         try:
             return await self._ask(connection, "POST", path, {**headers, "Content-Length": str(len(body))}, body)
@@ -164,7 +164,10 @@ async def _body(connection: _Connection, take: Callable[[int], None]) -> bytes:
 
 
 async def _event(connection: _Connection) -> object:
-    """Return the next part of the answer, after all other tasks had a turn: a consumer may send tiny parts without end."""
+    """Return the next part of the answer.
+
+    All other tasks get a turn first, because a consumer may send tiny parts without end.
+    """
     await asyncio.sleep(0)
     while (event := connection.protocol.next_event()) is h11.NEED_DATA:
         connection.protocol.receive_data(await connection.reader.read(_READ_BYTES))

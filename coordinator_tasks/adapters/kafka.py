@@ -1,7 +1,7 @@
 """`ports.KafkaAdmin` and `ports.GroupOffsets` on confluent_kafka's admin client.
 
-Commits go through the admin client as well: unlike a consumer's synchronous commits, the admin client's have a time
-limit and need no consumer.
+Commits also go through the admin client. Its commits have a time limit and need no consumer, unlike a consumer's
+synchronous commits.
 """
 
 import time
@@ -42,7 +42,7 @@ _NO_LEADER = frozenset(
 
 
 class _Client:
-    """The requests of both ports. Each takes at most `limit_s`; a `KafkaUnavailable` says what to check."""
+    """The requests of both ports. Each takes at most `limit_s`. A `KafkaUnavailable` says what to check."""
 
     _isolation = IsolationLevel.READ_UNCOMMITTED
 
@@ -54,7 +54,7 @@ class _Client:
         return {p: offset for p, offset in found.items() if offset >= 0}
 
     def _listed(self, topic: str, specs: Mapping[int, Any], missing: Collection[int] = ()) -> dict[int, int]:
-        """Return partition → offset; partitions whose error is in `missing` are left out.
+        """Return partition → offset, without partitions whose error is in `missing`.
 
         While a partition's leader is dying or hangs, librdkafka may answer with neither an error nor an offset of the
         log (librdkafka 2.16). If the time limit is over and no offset is known, the brokers have not answered.
@@ -79,7 +79,7 @@ class _Client:
         return {p: offset for p, offset in listed.items() if p not in unknown}
 
     def _topics(self, topics: Collection[str], problems: dict[str, CoordinatorError] | None = None) -> dict[str, Any]:
-        """Return Kafka's description of each topic; the rest is as in `ports.KafkaAdmin.describe`."""
+        """Return Kafka's description of each topic. `problems`: as in `ports.KafkaAdmin.describe`."""
         names = sorted(set(topics))
         answers = self._broker.results(
             lambda client, time_out: client.describe_topics(TopicCollection(names), request_timeout=time_out)
@@ -100,7 +100,7 @@ class _Client:
     def _committed(
         self, group: str, topics: Mapping[str, Collection[int]], *, stable: bool = False
     ) -> dict[str, dict[int, Committed] | CoordinatorError]:
-        """Return topic → partition → committed entry, or the error of the topic; `stable` as in `Broker.committed`."""
+        """Return topic → partition → committed entry, or the error of the topic. `stable`: as in `Broker.committed`."""
         places = [TopicPartition(topic, p) for topic in sorted(topics) for p in sorted(set(topics[topic]))]
         found: dict[str, dict[int, Committed]] = {}
         failed: dict[str, CoordinatorError] = {}
@@ -137,7 +137,7 @@ class ConfluentKafkaAdmin(_Client):
     def committed(self, wanted: Wanted) -> Mapping[str, GroupAnswer]:
         if not wanted:
             return {}
-        # A group's first request waits until its coordinator is found: ask for several groups at once.
+        # A group's first request waits until its coordinator is found, so ask for several groups at once.
         with ThreadPoolExecutor(min(len(wanted), MAX_READERS)) as pool:
             return dict(zip(wanted, pool.map(self._group, wanted, wanted.values()), strict=True))
 
@@ -172,7 +172,7 @@ class ConfluentKafkaAdmin(_Client):
 
 
 class ConfluentGroupOffsets(_Client):
-    """`ports.GroupOffsets` of one consumer group; `isolation.level` in the settings decides what `ends` means."""
+    """`ports.GroupOffsets` of one consumer group. The setting `isolation.level` decides what `ends` means."""
 
     fences = False
 
@@ -187,7 +187,7 @@ class ConfluentGroupOffsets(_Client):
         return committed_of(self._committed(self._group, {topic: partitions}), topic)
 
     def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> Mapping[int, str]:  # noqa: ARG002
-        """Return no refusals: the broker does not fence these commits."""
+        """Return no refusals, because the broker does not fence these commits."""
         return {}
 
     def commit(self, topic: str, offsets: Mapping[int, Committed]) -> Mapping[int, str]:
@@ -235,6 +235,6 @@ def _metadata(place: TopicPartition) -> str:
 
 
 def _racks(partitions: Iterable[Any]) -> dict[int, tuple[str, ...]]:
-    """Return partition → racks of the replicas, if any; the first replica is the preferred leader."""
+    """Return partition → racks of the replicas, if any. The first replica is the preferred leader."""
     found = {one.id: tuple(dict.fromkeys(node.rack for node in one.replicas if node.rack)) for one in partitions}
     return {partition: racks for partition, racks in found.items() if racks}

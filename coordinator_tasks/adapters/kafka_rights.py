@@ -1,4 +1,4 @@
-"""The account's rights in Kafka, found out by requests that change nothing."""
+"""The account's rights in Kafka, found by requests that change nothing."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -28,20 +28,20 @@ _NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART,)
 
 
 class KafkaRights:
-    """Raises `KafkaUnavailable`, or `Refused` for settings that cannot be used."""
+    """Raises `KafkaUnavailable`, or `Refused` for unusable settings."""
 
     def __init__(self, settings: Mapping[str, str], limit_s: float = DEFAULT_LIMIT_S) -> None:
         self._broker = Broker(settings, limit_s)
 
     def brokers(self) -> tuple[str, ...]:
-        """Return the addresses of the cluster's brokers; every account may ask."""
+        """Return the addresses of the cluster's brokers. Every account may ask."""
         answer = self._broker.results(
             lambda client, time_out: {"": client.describe_cluster(request_timeout=time_out)}
         ).only("the cluster")
         return tuple(sorted(f"{node.host}:{node.port}" for node in answer.nodes))
 
     def offsets_kept_s(self, problems: dict[str, CoordinatorError]) -> float | None:
-        """Return the shortest time for which brokers keep a group's offsets after the last commit; `None` = unknown.
+        """Return the shortest time for which brokers keep a group's offsets after the last commit; `None` if unknown.
 
         `problems` gets the brokers without an answer, each with the reason.
         """
@@ -114,7 +114,10 @@ class KafkaRights:
         return True
 
     def _commits(self, group: str, topic: str) -> bool:
-        """Commit in a partition that no topic has: brokers check the group's rights first, and write nothing."""
+        """Return whether the account may commit.
+
+        The partition exists in no topic: brokers check the group's rights first, and write nothing.
+        """
         request = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, MAX_PARTITION, 0)])
         answers = self._broker.of_coordinator(
             lambda client, time_out: client.alter_consumer_group_offsets([request], request_timeout=time_out)
@@ -126,7 +129,7 @@ class KafkaRights:
         return all(one.error is None or one.error.code() != _GROUP_DENIED for one in answer.topic_partitions)
 
     def _begins_transactions(self, cluster: str) -> bool:
-        """Initialize a producer under an id that no partition uses."""
+        """Return whether the account may initialize a producer, under an id that no partition uses."""
         own = {"transactional.id": f"{transactional_ids(cluster)}doctor", "transaction.timeout.ms": "10000"}
         producer = built(lambda: Producer({**self._broker.usable, **own}, logger=LIBRARY_LOG))
         try:

@@ -1,4 +1,4 @@
-"""`ports.RecordSampler` on a confluent_kafka consumer: reads a few records of each partition, without keeping records."""
+"""`ports.RecordSampler` on a confluent_kafka consumer. It reads a few records of each partition, and keeps none."""
 
 import time
 from collections import defaultdict
@@ -14,12 +14,12 @@ from coordinator_tasks.core.errors import KafkaUnavailable
 from coordinator_tasks.library_log import LIBRARY_LOG
 
 LIMIT_S = 3.0
-"""Seconds for one sample of all requested partitions; a slower partition gets no figure."""
+"""Seconds for a sample of all requested partitions. A slower partition gets no figure."""
 AT_ONCE = 500
 _OWN = {
     "enable.auto.commit": False,
     "auto.offset.reset": "earliest",
-    # A broker sends whole batches, and at least one per partition; a batch is enough.
+    # A broker sends whole batches, and at least one per partition. A batch is enough.
     "max.partition.fetch.bytes": 4_096,
     "queued.max.messages.kbytes": 1_024,
     "fetch.queue.backoff.ms": 1_000,
@@ -27,13 +27,13 @@ _OWN = {
 _HEADERS = methodcaller("headers")
 """Not `message.headers()`.
 
-The client raises an error together with a broken list, and Python checks only this kind of call. The other call, made
-often, ends the process by a segmentation fault (confluent-kafka 2.16.1, Python 3.11).
+The client raises an error together with a broken list. Python notices this error only with this kind of call. The other
+call, made often, ends the process by a segmentation fault (confluent-kafka 2.16.1, Python 3.11).
 """
 
 
 class ConfluentRecordSampler:
-    """For one thread. `group` commits nothing and has no subscribers."""
+    """For one thread. `group`: a group that commits nothing and has no subscribers."""
 
     def __init__(self, settings: Mapping[str, str], group: str) -> None:
         self._settings: dict[str, Any] = {**settings, **_OWN, "group.id": group}
@@ -68,5 +68,5 @@ def _bytes(message: Any) -> int:
 def _header_bytes(message: Any) -> int:
     try:
         return sum(len(name) + len(value or b"") for name, value in _HEADERS(message) or ())
-    except (SystemError, UnicodeDecodeError):  # a name that is not UTF-8: the client gives no header of this record
+    except (SystemError, UnicodeDecodeError):  # a name that is not UTF-8: the client returns no header of this record
         return 0

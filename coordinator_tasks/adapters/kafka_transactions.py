@@ -29,14 +29,14 @@ _AT_ONCE = 16
 _START_S = 0.5
 """Seconds to wait for a new producer's start.
 
-The start then continues in the background, and later calls only check whether it is done, so that other partitions of
-the topic do not wait.
+The start then continues in the background. Later calls only check whether it is done, so that other partitions of the
+topic do not wait.
 """
 _RESUME_S = 0.02
-"""Seconds until a producer's start is requested again, doubled each time; the repeat makes the start continue at once.
+"""Seconds until a producer's start is requested again, doubled each time. The repeat makes the start continue at once.
 
-Without it, the library waits half a second if the first lookup of the transaction coordinator finds no connection
-(librdkafka 2.16).
+Without the repeat, the library waits half a second if the first lookup of the transaction coordinator finds no
+connection (librdkafka 2.16).
 """
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})  # noqa: SLF001 - its only name
 _OF_CONSUMERS = ("fetch.", "queued.", "auto.", "enable.partition.eof", "partition.assignment.", "heartbeat.")
@@ -56,7 +56,7 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="commit")
 
     def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
-        """Return committed entries after open transactions: Kafka may show an acknowledged commit a moment later."""
+        """Return committed entries after open transactions. Kafka may show an acknowledged commit a moment later."""
         return committed_of(self._committed(self._group, {topic: partitions}, stable=True), topic)
 
     def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> Mapping[int, str]:
@@ -73,21 +73,21 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
             tokens = {p: o.token for p, o in offsets.items() if o.token is not None and o.topic_id == topic_id}
             failed |= self._take(topic, topic_id, tokens)
         errors = self._of_each([p for p in offsets if p not in failed], lambda p: self._commit(topic, p, offsets[p]))
-        # Report fenced partitions before any other error: they must not be taken again.
+        # Report fenced partitions before any other error, because they must not be taken again.
         fenced = tuple(p for p, error in errors.items() if isinstance(error, CommitFenced))
         if fenced:
             raise CommitFenced(str(errors[fenced[0]]), fenced)
         return failed | {p: str(error) for p, error in errors.items()}
 
     def _of_each(self, partitions: Collection[int], ask: Callable[[int], Exception | None]) -> dict[int, Exception]:
-        """Call `ask` for several partitions at once; return the errors by partition."""
+        """Call `ask` for several partitions at once. Return the errors by partition."""
         answers = zip(partitions, self._pool.map(ask, partitions), strict=True)
         return {p: error for p, error in answers if error is not None}
 
     def _take(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> dict[int, str]:
-        """Become the only committer of these partitions, except of lost partitions and of entries with a newer owner.
+        """Become the only committer of these partitions. Lost partitions and entries with a newer owner are left out.
 
-        Returns Kafka's refusals by partition.
+        Return Kafka's refusals by partition.
         """
         new = {p: token for p, token in tokens.items() if (topic, p) not in self._producers}
         tokens = {p: token for p, token in new.items() if self._lost.get((topic, p)) != token}
@@ -100,7 +100,7 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
         return {p: str(error) for p, error in errors.items()}
 
     def _initialize(self, topic: str, partition: int, token: Token) -> Exception | None:
-        """Fence all other producers; return the error, if any. The next attempt continues an unfinished start."""
+        """Fence all other producers. Return the error, if any. The next attempt continues an unfinished start."""
         place = (topic, partition)
         begun, limit_s = self._begun.get(place), _RESUME_S
         if begun is None or begun[0] != token:
@@ -130,7 +130,7 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
         return built(lambda: Producer({**usable, **own}, logger=LIBRARY_LOG))
 
     def _commit(self, topic: str, partition: int, entry: Committed) -> Exception | None:
-        """Commit one partition; returns the error, if any."""
+        """Commit one partition. Return the error, if any."""
         held = self._producers.get((topic, partition))
         if held is None:
             return self._fenced(topic, partition)
@@ -168,7 +168,7 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
 
 
 def _start(producer: Producer, limit_s: float) -> None:
-    """Initialize the producer's transactions within the limit; raises the last error."""
+    """Initialize the producer's transactions within the limit. Raises the last error."""
     until, wait_s = time.monotonic() + limit_s, _RESUME_S
     while True:
         left_s = until - time.monotonic()

@@ -1,7 +1,8 @@
 """kazoo's threads with a cheaper wait for sockets.
 
-kazoo waits several times for every request, and makes an epoll object with tables for each wait: a third of a read's
-cost in the client (`benchmarks/reads.py`). `poll` needs no object, and takes large descriptors as well.
+kazoo waits several times for every request, and makes an epoll object with tables for each wait. These objects take a
+third of a read's cost in the client (`benchmarks/reads.py`). `poll` needs no object, and takes large descriptors as
+well.
 """
 
 import math
@@ -21,7 +22,10 @@ class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], _exceptional: Sequence[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """As `select.select`, with the time-out in seconds; a broken descriptor counts as ready: the next use raises."""
+        """Wait like `select.select`, with the time-out in seconds.
+
+        A broken descriptor counts as ready, and its next use raises.
+        """
         if timeout is not None and timeout < 0:
             raise ValueError("the time-out must not be negative")  # `poll` would wait for ever
         asked = [(one, _number(one), event) for many, event in ((readers, _IN), (writers, _OUT)) for one in many]
@@ -37,7 +41,7 @@ class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo
 
 
 def _number(one: Any) -> int:
-    """The descriptor of a socket, or the number itself."""
+    """Return the descriptor of a socket, or the number itself."""
     number = one if isinstance(one, int) else int(one.fileno())
     if number < 0:
         raise ValueError("the socket is closed")  # as kazoo expects

@@ -1,9 +1,9 @@
-"""Names of this machine's processes, by which a consumer knows that the former process of its id has ended.
+"""Names of this machine's processes. A consumer uses them to know that the former process of its id has ended.
 
-A name is the process's PID namespace and the process id there. A process has ended when no process has this id: a
-stopped process or a zombie still has the id, and a new process with the same id is taken for the old process. So
-`is_gone` may be wrongly False, but never wrongly True, if both names are of the same kernel (`bootId`) and processes
-are not copied or restored from a checkpoint. Where the namespace is not certain, a process has no name.
+A name is the process's PID namespace and the process id there. A process has ended when no process has this id. A
+stopped process or a zombie still has the id, and a new process with the same id counts as the old process. So `is_gone`
+may be wrongly False, but never wrongly True, if both names are of the same kernel (`bootId`) and processes are not
+copied or restored from a checkpoint. Without a certain namespace, a process has no name.
 """
 
 import os
@@ -16,14 +16,14 @@ _NAME = re.compile(r"(pid:\[[0-9]{1,20}\])/([1-9][0-9]{0,9})")
 
 
 def this_process() -> str:
-    """Return the name of this process, such as `pid:[4026531836]/4711`; empty = unknown."""
+    """Return the name of this process, such as `pid:[4026531836]/4711`; empty if unknown."""
     try:
         lines = _STATUS.read_text(encoding="ascii", errors="replace").splitlines()
         namespace = _NAMESPACE.readlink()
     except OSError:
         return ""
     own = os.getpid()
-    # One id per namespace, from the namespace of /proc down to ours: several ids mean that /proc is another
+    # One id per namespace, from the namespace of /proc down to ours. Several ids mean that /proc is another
     # namespace's.
     ids = next((line.split()[1:] for line in lines if line.startswith("NSpid:")), [])
     name = f"{namespace}/{own}"

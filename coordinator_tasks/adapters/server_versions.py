@@ -1,10 +1,11 @@
 """Server versions and ZooKeeper's request limit, asked on separate connections before any log-in.
 
-ZooKeeper answers the word `srvr` with its version, where the server allows the word. Kafka's protocol has no release
-number: a broker reports the newest supported `metadata.version` (`ApiVersions`, KIP-584), raised by each release.
+ZooKeeper answers the word `srvr` with its version, if the server allows the word. Kafka's protocol has no release
+number. But a broker reports the newest supported `metadata.version` (`ApiVersions`, KIP-584), which each release
+raises.
 
 No command of a ZooKeeper server reports `jute.maxbuffer`. But a request begins with its length, and a server hangs up
-at once on a length above the limit, without reading further. So the length alone is sent.
+at once on a length above the limit. So only the length is sent.
 """
 
 import socket
@@ -81,7 +82,7 @@ def _context(ca: str, certificate: str, key: str, key_password: str) -> ssl.SSLC
 
 
 def _asked(ask: Callable[[socket.socket], str], server: str, default_port: int, context: Context) -> str:
-    """Return a server's answer. Silence is no error, since the log-in has been tried before."""
+    """Return a server's answer. Silence is no error, because the log-in has succeeded before."""
     host, _, port = server.strip().rpartition(":")
     host, port = (host.strip("[]"), port) if host else (port, str(default_port))
     try:
@@ -124,7 +125,7 @@ def _read(connection: socket.socket, size: int) -> bytes:
 
 
 def _release(answer: bytes) -> str:
-    """Return the release of the feature's first entry, the supported range: name, lowest and highest level."""
+    """Return the release in the first entry of the feature, the supported range: name, lowest and highest level."""
     at = answer.find(bytes([len(_FEATURE) + 1]) + _FEATURE)
     if at < 0:
         return ""

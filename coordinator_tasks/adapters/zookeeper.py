@@ -85,11 +85,11 @@ class KazooZooKeeper(KazooSession):
         if self.access_lists.access.separate:
             self._ensure_each(path)
         else:
-            # A write, but safe to repeat.
+            # This write is safe to repeat.
             self.repeat(path, lambda: self.client.ensure_path_async(self.full(path)), _same)
 
     def _ensure_each(self, path: str) -> None:
-        """Create each missing node on the way, each with the list for its path."""
+        """Create each missing node of the path, each with the access list for its own path."""
         if self.repeat(path, lambda: self.client.exists_async(self.full(path)), _same) is not None:
             return
         if not self.access_lists.may_create(path):
@@ -126,7 +126,7 @@ class KazooZooKeeper(KazooSession):
                 acl = self.access_lists.acl_of(operation.path)
                 transaction.create(path, data, acl, ephemeral=ephemeral, sequence=sequence)
                 if sequence and path.endswith("/"):
-                    # kazoo's transactions drop the slash, without which the number is not the whole name.
+                    # kazoo's transactions drop the slash. Without the slash, the number would be the whole name.
                     transaction.operations[-1] = transaction.operations[-1]._replace(path=path)
             case SetData(data=data, version=version):
                 transaction.set_data(path, data, version)

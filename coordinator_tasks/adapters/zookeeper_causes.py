@@ -19,7 +19,7 @@ _HANG_UPS = (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError, ssl.SSLZero
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why an attempt to connect failed. `lasting`: the next attempt would fail in the same way."""
+    """Why an attempt to connect failed. `lasting`: the next attempt would fail too."""
 
     text: str
     lasting: bool = False
@@ -34,7 +34,7 @@ class Causes:
         self._hang_ups: dict[tuple[str, int], Cause] = {}
 
     def note(self, host: str, ip: str, port: int, error: Exception) -> None:
-        """Keep the reason why the connection to `host` failed."""
+        """Keep the reason for the failed connection to `host`."""
         cause = _cause(error, self._access)
         if cause is None:
             # Test the port's protocol only once.
@@ -57,7 +57,7 @@ class Causes:
         return "; ".join(f"{', '.join(where)}: {text}" for text, where in places.items())
 
     def forget(self) -> None:
-        """Forget all causes: a server has granted a session."""
+        """Forget all causes, because a server has granted a session."""
         self._last.clear()
         self._hang_ups.clear()
 
@@ -69,7 +69,7 @@ def hung_up(error: Exception) -> bool:
 
 
 def why_silent(hosts: str) -> str:
-    """Return why no attempt has ended, from a plain connection to the first server."""
+    """Return why no attempt has ended. Tries a plain connection to the first server."""
     try:
         (host, port), *_ = collect_hosts(hosts)[0]
         with socket.create_connection((host, port), timeout=_PROBE_TIMEOUT_S):
@@ -126,7 +126,7 @@ def _bad_client(access: ZooKeeperAccess, alert: str) -> str:
 
 
 def _ended(certificate: str) -> str:
-    """Return the end of validity of an expired certificate file; empty if the certificate is still valid."""
+    """Return when an expired certificate file ended; empty if the certificate is still valid."""
     try:
         # The ssl module has no public way to read a certificate without a connection.
         until = str(ssl._ssl._test_decode_cert(certificate)["notAfter"])  # type: ignore[attr-defined]  # noqa: SLF001

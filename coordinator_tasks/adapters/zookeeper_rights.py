@@ -11,10 +11,10 @@ from coordinator_tasks.core.errors import NodeMissing, Refused
 
 
 def check_closed(zk: KazooZooKeeper, folders: Sequence[str]) -> None:
-    """Raise `Refused` for folders that others may change or another account owns; do nothing without a log-in.
+    """Raise `Refused` for folders that others may change or another account owns. Do nothing without a log-in.
 
     The first folder holds the others. Missing folders are left out, unless only the coordinator may create folders:
-    then `StoreUnavailable` is raised.
+    then raise `StoreUnavailable`.
     """
     lists = zk.access_lists
     if not lists.access.closes_nodes:
@@ -50,7 +50,7 @@ def wrong_access_lists(zk: KazooZooKeeper, top: str) -> tuple[int, list[str]]:
 
 
 def set_access_lists(zk: KazooZooKeeper, top: str) -> int:
-    """Give a node and everything below it the access lists of new nodes; return the number of changed nodes.
+    """Give a node and all nodes below the access lists of new nodes. Return the number of changed nodes.
 
     Raises `Refused` for a node whose access list this account may not change.
     """

@@ -1,6 +1,6 @@
 """A ZooKeeper session on kazoo: its connection, retried requests, and errors in our terms.
 
-A server that was restored, or lost its data, hangs up on clients that have seen a newer transaction: kazoo would retry
+A server that was restored, or lost its data, hangs up on clients that have seen a newer transaction. kazoo would retry
 for ever. After a session time-out of hang-ups, the session is given up and a new session begins.
 """
 
@@ -72,12 +72,11 @@ V = TypeVar("V")
 
 
 class KazooSession:
-    """A session, connected on return of the constructor; a new session begins after an expiry.
+    """A session, connected when the constructor returns. A new session begins after an expiry.
 
-    The public attributes missing in `ports.ZooKeeper` are for this package only.
-
-    `hosts`: `host:port,host:port[/chroot]`; the chroot is created where missing, with the first `ensure`.
-    `answer_timeout_s` limits the connecting and every request. Raises `StoreUnavailable` or `Refused`.
+    Public attributes that `ports.ZooKeeper` lacks are for this package only. `hosts`: `host:port,host:port[/chroot]`;
+    the first `ensure` creates a missing chroot. `answer_timeout_s` limits the connecting and every request. Raises
+    `StoreUnavailable` or `Refused`.
     """
 
     def __init__(
@@ -123,8 +122,8 @@ class KazooSession:
             raise
 
     def _note_granted_timeout(self) -> None:
-        """Keep the time-out that the server grants; kazoo only logs it. The log-in is done by then."""
-        # kazoo's listeners learn the state alone: neither the granted time-out, nor why an attempt has failed.
+        """Keep the time-out that the server grants, because kazoo only logs it. The log-in is done before."""
+        # kazoo's listeners learn only the state, not the granted time-out or the reason of a failed attempt.
         connection = self.client._connection  # noqa: SLF001
         connect = connection._connect  # noqa: SLF001
 
@@ -154,7 +153,7 @@ class KazooSession:
     def _note_hang_up(self, error: ConnectionDropped) -> None:
         """Give up the session after servers have accepted and closed our connections for a session time-out.
 
-        No server kept the session alive meanwhile. The next reads may be older than earlier reads: a listener for new
+        No server kept the session alive meanwhile. The next reads may be older than earlier reads. Listeners for new
         sessions must expect this.
         """
         if not hung_up(error):
@@ -184,7 +183,7 @@ class KazooSession:
         )
 
     def repeat(self, path: str, send: Callable[[], Any], read: Callable[[Any], V]) -> V:
-        """Send until there is an answer or the time is over."""
+        """Send until an answer arrives or the time is over."""
         deadline_s = time.monotonic() + self.limit_s
         while True:
             self.await_connection(deadline_s)
@@ -202,7 +201,7 @@ class KazooSession:
                 raise self.translated(error, path) from error
 
     def await_connection(self, deadline_s: float) -> None:
-        """Wait for the connection; raises `StoreUnavailable` at the deadline."""
+        """Wait for the connection. Raises `StoreUnavailable` at the deadline."""
         while not self.live.wait(min(0.2, max(0.0, deadline_s - time.monotonic()))):
             if self._closed:
                 raise StoreUnavailable("this ZooKeeper session was closed; open a new one")

@@ -1,4 +1,4 @@
-"""Differences between the supported versions of Airflow: 3.2 lacks the names looked up here."""
+"""Differences between the supported versions of Airflow. Version 3.2 lacks the names looked up here."""
 
 from inspect import signature
 
@@ -7,7 +7,7 @@ from airflow.sdk import exceptions
 WAITING = tuple(
     getattr(exceptions, name) for name in ("TaskAwaitingInput", "TaskDeferred") if hasattr(exceptions, name)
 )
-"""Exceptions by which Airflow's operator ends a task that waits for a person; the choice depends on the version."""
+"""Exceptions with which Airflow's operator ends a task that waits for a person, by version."""
 
 CAN_RUN_LATER = "run_after" in signature(exceptions.DagRunTriggerException).parameters
 """Whether a task may start a run for a later time."""

@@ -1,6 +1,6 @@
 """The approval of a plan that exceeds the site's budget, as Airflow's own approval, and the answer.
 
-The text has names and figures of consumers and topics in a code block, where Markdown makes no links or images.
+The text shows names and figures of consumers and topics in a code block, so that Markdown makes no links or images.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ withdrawn. *Reject* leaves everything where it is until something changes. Parti
 
 
 class PlanApprovalOperator(ClusterOperator, ApprovalOperator):
-    """Asks for the approval of the run's plan (`topic`, `digest`); only the site's approvers may answer, if configured.
+    """Asks for the approval of the run's plan (`topic`, `digest`). If the site names approvers, only they may answer.
 
     The triggerer withdraws the question when the plan no longer waits.
     """
@@ -57,16 +57,16 @@ class PlanApprovalOperator(ClusterOperator, ApprovalOperator):
         )
 
     def execute(self, context: Context) -> Any:
-        """Ask with the present preview; skip if the plan no longer waits."""
+        """Ask with the present preview. Skip if the plan no longer waits."""
         topic, digest = _plan(context)
         with self.coordinator() as coordinator:
             self.ask(coordinator, topic, digest)
-        with suppress(*WAITING):  # Airflow's own wait, which a change of the plan cannot end
+        with suppress(*WAITING):  # Airflow's own wait does not end when the plan changes
             super().execute(context)
         self.wait(context)
 
     def wait(self, context: Context) -> NoReturn:
-        """Wait in the triggerer for the answer, which Airflow keeps."""
+        """Wait in the triggerer for the answer. Airflow keeps the answer."""
         topic, digest = _plan(context)
         trigger = QuestionTrigger.of(self, context["ti"].id, topic, digest=digest)
         self.defer(trigger=trigger, method_name="execute_complete")
@@ -87,12 +87,10 @@ class PlanApprovalOperator(ClusterOperator, ApprovalOperator):
         self.assigned_users = [{"id": one, "name": one} for one in c.budget.approvers] or None
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Write a person's answer; the default after a time-out counts as no answer.
+        """Write a person's answer. The default answer after a time-out does not count.
 
-        An approval wakes `rebalance`, which runs the plan.
-
-        The answer comes from Airflow's record of the question, readable by this task only, not from an XCom, which
-        other tasks may write.
+        An approval wakes `rebalance`, which runs the plan. The answer comes from Airflow's record of the question,
+        which only this task can read, not from an XCom, which other tasks may write.
         """
         granted = event.get("chosen_options") == [self.APPROVE]
         if granted or (event.get("chosen_options") == [self.REJECT] and _person(event)):
@@ -122,12 +120,12 @@ def _plan(context: Context) -> tuple[str, str]:
 
 
 def _person(answer: Mapping[str, Any]) -> dict[str, str]:
-    """Return the answering user of Airflow: `id` and `name`; empty = the default answer."""
+    """Return `id` and `name` of the user who answered; empty for the default answer."""
     return dict(answer.get("responded_by_user") or {})
 
 
 def _block(lines: tuple[str, ...]) -> str:
-    """Return each line as code in a separate list item: Airflow joins the lines of a code block."""
+    """Return each line as code in a separate list item, because Airflow joins the lines of a code block."""
     shown = [*lines[:SHOWN_LINES]]
     shown += [f"and {len(lines) - SHOWN_LINES} more lines; `preview` shows all"] if len(lines) > SHOWN_LINES else []
     return "\n".join(f"-     {one_line(line)}" for line in shown or ["nothing any more"])

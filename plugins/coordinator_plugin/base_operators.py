@@ -1,7 +1,7 @@
-"""Base classes of all tasks: text of a consumer, a znode or a form is an argument, never a template.
+"""Base classes of all tasks. The text of a consumer, a znode or a form is an argument, never a template.
 
-Airflow renders every field in `template_fields` of a class, also values from XCom by `expand_kwargs`, and its sandbox does
-not prevent commands. So no class here names any field, and `execute` reads the run's parameters.
+Airflow renders every field in a class's `template_fields`, also values from XCom by `expand_kwargs`, and its sandbox
+does not prevent commands. So no class here names any field, and `execute` reads the run's parameters.
 """
 
 import secrets
@@ -25,7 +25,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 
 
 class UntemplatedOperator(BaseOperator):
-    """Airflow renders no argument of the task. With another operator, this is the first base class."""
+    """Airflow renders no argument of this task. List this class before any other operator among the bases."""
 
     template_fields: Any = ()
     template_ext: Any = ()
@@ -37,16 +37,16 @@ class UntemplatedOperator(BaseOperator):
             self.log.info("%s", line)
 
     def end_in_triggerer(self, trigger: BaseTrigger, limit_s: float) -> NoReturn:
-        """Defer to a trigger that ends the task after at most `limit_s`; Airflow's own time limit is later."""
+        """Defer to a trigger that ends the task after at most `limit_s`. Airflow's own time limit is later."""
         self.defer(trigger=trigger, method_name="never_resumed", timeout=timedelta(seconds=limit_s + 60))
 
     def never_resumed(self, context: Context, event: object = None) -> None:
-        """Airflow needs the name of a method to resume with."""
+        """Do nothing. Airflow needs the name of a method to resume with."""
         raise AirflowException(f"{context['ti'].task_id} came back to a worker with {event!r}: its trigger ends it")
 
 
 class ClusterOperator(UntemplatedOperator):
-    """A task for one cluster; `cluster` empty = the default cluster."""
+    """A task for one cluster. An empty `cluster` means the default cluster."""
 
     def __init__(self, *, cluster: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -54,7 +54,7 @@ class ClusterOperator(UntemplatedOperator):
 
     @contextmanager
     def coordinator(self) -> Iterator[Coordinator]:
-        """Yield the cluster's coordinator; its errors end the task with one line."""
+        """Yield the cluster's coordinator. Its errors end the task with one line."""
         opened = CoordinatorHook(self.cluster).open()
         with one_line_errors(), opened as coordinator, about(cluster=coordinator.paths.cluster):
             yield coordinator
@@ -71,9 +71,9 @@ class TriggeredRunLink(BaseOperatorLink):
 
 
 class TriggerRunOperator(UntemplatedOperator):
-    """Starts a run of a DAG, unless a run of this id exists.
+    """Starts a run of a DAG unless a run of this id exists.
 
-    Airflow's own operator imports Airflow's models: more than half of the time of all imports of a task.
+    Airflow's own operator imports Airflow's models, which takes more than half of the time of all imports of a task.
     """
 
     operator_extra_links = (TriggeredRunLink(),)
@@ -93,7 +93,10 @@ class TriggerRunOperator(UntemplatedOperator):
         self.run_after: datetime | None = None
 
     def execute(self, context: Context) -> None:  # noqa: ARG002 - Airflow's signature
-        """Request the run, which ends the task: skipped if the run exists, or if this Airflow cannot delay a run."""
+        """Request the run, which ends the task.
+
+        The task is skipped if the run exists, or if this Airflow cannot delay a run.
+        """
         if self.run_after is not None and not CAN_RUN_LATER:
             raise AirflowSkipException("this Airflow starts no run for later: reconcile continues within a minute")
         later: dict[str, Any] = {"run_after": self.run_after} if CAN_RUN_LATER else {}
@@ -113,12 +116,12 @@ class TriggerRunOperator(UntemplatedOperator):
 
 
 class PassingError(AirflowException):
-    """A passing error, such as a ZooKeeper without an answer: a retry may succeed."""
+    """A passing error, such as a ZooKeeper without an answer. A retry may succeed."""
 
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Raise errors as sentences: a permanent error fails the task at once, any other error is retried."""
+    """Raise errors as sentences. A permanent error fails the task at once; any other error is retried."""
     try:
         yield
     except (Refused, Malformed) as error:
@@ -128,7 +131,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 def actor_of(context: Context) -> Actor:
-    """Return the actor: dag, run, task and try, and the person who requested the run."""
+    """Return dag, run, task and try, and the person who requested the run."""
     ti = context["ti"]
     return Actor(
         kind="airflow",

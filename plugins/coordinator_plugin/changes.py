@@ -1,4 +1,4 @@
-"""The data of ZooKeeper's watcher: a number for each node with changes that may need a plan or a launch."""
+"""The data of ZooKeeper's watcher: a number for each node whose changes may need a plan or a launch."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -23,9 +23,9 @@ class Scope(StrEnum):
 
 
 def observe(c: Coordinator, scope: Scope, watcher: Watcher) -> Seen:
-    """Return the present numbers; `watcher` is called once at the next change. Raises the `Unavailable` errors.
+    """Return the present numbers. `watcher` is called once at the next change. Raises the `Unavailable` errors.
 
-    A node without a right to read is left out: the tasks that need the node report the fault.
+    A node that this account may not read is left out. The tasks that need the node report the fault.
     """
     c.discovery.watch(watcher)
     members = {name: int(member.registered_at * 1000) for name, member in c.discovery.members().items()}
@@ -43,10 +43,10 @@ def observe(c: Coordinator, scope: Scope, watcher: Watcher) -> Seen:
 
 
 def differences(before: Seen, now: Seen) -> list[str]:
-    """Return a sentence for each difference that needs a run; an empty `before` (the first read) always needs a run."""
+    """Return a sentence for each difference that needs a run. An empty `before` (the first read) always needs a run."""
     if not before:
         return ["first look"]
-    # Our own plans create states, and a new member changes nothing for its fleet: only a loss counts there.
+    # Our own plans create states, and a new member changes nothing for its fleet. So only a loss counts for these.
     lost_only = {"state of", "member"} if "fleet" in now else {"state of"}
     return [
         line
@@ -79,7 +79,7 @@ def _children(c: Coordinator, folder: str, watcher: Watcher) -> Sequence[str]:
 
 
 def _modified(c: Coordinator, folder: str, watcher: Watcher) -> dict[str, int]:
-    """Return the folder's children with their last changing transaction; sets a watch on each child."""
+    """Return the folder's children with their last changing transaction. Set a watch on each child."""
     found: dict[str, int] = {}
     for name in _children(c, folder, watcher):
         with suppress(NoAccess):

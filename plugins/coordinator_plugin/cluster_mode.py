@@ -13,26 +13,25 @@ from coordinator_tasks.core.errors import Refused
 FILE_VARIABLE = "ASSIGNED_KAFKA_SETTINGS_FILE"
 SECRET_VARIABLE = "ASSIGNED_KAFKA_SETTINGS_SECRET"  # noqa: S105 - the name of a variable
 CONTENT_VARIABLE = "COORDINATOR_SETTINGS_SECRET"
-"""Copies of names in `spark_apps` and `coordinator_tasks.settings`: importing those modules makes tasks slower."""
+"""Copies of names in `spark_apps` and `coordinator_tasks.settings`. Importing those modules makes tasks slower."""
 STATUS_PORT = 7070
-"""Port of a driver in a pod: docs/kubernetes/network-policies.yaml opens this port alone."""
+"""Port of a driver in a pod. `docs/kubernetes/network-policies.yaml` opens only this port."""
 HOST, ADDRESS = "host", "address"
 """Words for a consumer's `--advertise`."""
 _TRACKING = re.compile(r"^\s*tracking URL: (https?://[!-~]{1,500})$", re.MULTILINE)
 MOST_CHARS = 300
 DRIVER = {"spark.driver.minMemoryOverhead": "1g"}
-"""Beside the heap of a driver's JVM its container has eight processes of Python with some 0.5 GB, and Spark adds 384
-MiB.
-"""
+"""A driver's container has the JVM's heap, and eight processes of Python with some 0.5 GB. Spark would add only 384
+MiB."""
 KUBERNETES = "k8s"
 KUBERNETES_PROVIDER = "airflow.providers.cncf.kubernetes"
 KUBERNETES_SECRET_VARIABLE = "COORDINATOR_KUBERNETES_SECRET"  # noqa: S105 - the name of a variable
 
 
 def provider_problem(conn_id: str) -> str:
-    """Return the package that Airflow lacks for this Spark connection.
+    """Return a sentence about the package that Airflow lacks for this Spark connection; empty if none is missing.
 
-    Without it, the Spark provider ends with a trace.
+    Without the package, the Spark provider ends with a trace.
     """
     try:
         connection = BaseHook.get_connection(conn_id)
@@ -55,7 +54,7 @@ def _installed(module: str) -> bool:
 
 
 def yarn_conf(kafka_file: str) -> dict[str, str]:
-    """Spark's settings on YARN; `kafka_file` is the name of the shipped file, for the executors."""
+    """Return Spark's settings on YARN. `kafka_file`: name of the shipped file, for the executors."""
     return {
         **DRIVER,
         "spark.yarn.submit.waitAppCompletion": "false",
@@ -67,9 +66,8 @@ def yarn_conf(kafka_file: str) -> dict[str, str]:
 def kubernetes_conf(cluster: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return Spark's settings on Kubernetes.
 
-    Driver and executors get their secrets by reference to the cluster's Secret.
-
-    `--files` would put the secrets into an upload folder and give them mode 644 in the pod.
+    Driver and executors get their secrets by reference to the cluster's Secret. `--files` would put the secrets into an
+    upload folder and give them mode 644 in the pod.
     """
     secret = environ.get(KUBERNETES_SECRET_VARIABLE) or f"coordinator-{cluster}"
     kafka = f"{secret}:kafka.json"
@@ -83,12 +81,12 @@ def kubernetes_conf(cluster: str, environ: Mapping[str, str] = os.environ) -> di
 
 
 def without_traces(said: str) -> str:
-    """Return the output of a JVM without its stack frames, which do not help an operator."""
+    """Return the output of a JVM without stack frames, which do not help an operator."""
     return "\n".join(line for line in said.splitlines() if not line.lstrip().startswith(("at ", "... ")))
 
 
 def cause(said: str) -> str:
-    """The innermost cause in the output, or else its last line."""
+    """Return the innermost cause in the output, or else its last line."""
     lines = [line.strip() for line in said.splitlines() if line.strip()] or ["it said nothing"]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     return (causes or lines)[-1][:MOST_CHARS]
@@ -101,7 +99,7 @@ def tracking_url(said: str) -> str:
 
 
 def reachable(arguments: Sequence[str], *, on_kubernetes: bool, has_token: bool) -> list[str]:
-    """Return the arguments, with a status interface that the coordinator can reach; raises `Refused` without a token."""
+    """Return the arguments with a status interface that the coordinator can reach. Raises `Refused` without a token."""
     given = list(arguments)
     if any(one.partition("=")[0] == "--listen" for one in given):
         return given

@@ -17,7 +17,7 @@ _PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,50}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster's name and the ids of its Airflow connections; `first` = it has the plain DAG ids."""
+    """A cluster's name and the ids of its Airflow connections. `first`: it has the plain DAG ids."""
 
     name: str
     zookeeper_conn_id: str = "zookeeper_default"
@@ -30,7 +30,7 @@ class Cluster:
 
 
 def dag_id(name: str, environ: Mapping[str, str] = os.environ) -> str:
-    """A DAG's id in this Airflow: the site's prefix goes before ours; raises `Refused`."""
+    """Return a DAG's id in this Airflow: the site's prefix, then our id. Raises `Refused`."""
     prefix = option("dag_prefix", environ)
     if not _PREFIX.fullmatch(prefix):
         raise Refused(
@@ -40,7 +40,7 @@ def dag_id(name: str, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def begin_paused(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether a new DAG starts paused; raises `Refused`."""
+    """Return whether a new DAG starts paused. Raises `Refused`."""
     found = option("dags_paused", environ).lower()
     if found not in ("true", "false"):
         raise Refused(f"{named('dags_paused')} is {found[:60]!r}; set it to true or false")
@@ -48,7 +48,7 @@ def begin_paused(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def clusters(environ: Mapping[str, str] = os.environ) -> tuple[Cluster, ...]:
-    """All clusters, the default first; raises `Refused`."""
+    """Return all clusters, the default first. Raises `Refused`."""
     entries = [one.strip() for one in option("clusters", environ).split(",") if one.strip()]
     found = tuple(_cluster(entry, first=number == 0) for number, entry in enumerate(entries))
     names = [cluster.name for cluster in found]
@@ -59,7 +59,7 @@ def clusters(environ: Mapping[str, str] = os.environ) -> tuple[Cluster, ...]:
 
 
 def cluster(name: str = "", environ: Mapping[str, str] = os.environ) -> Cluster:
-    """Return the cluster of this name (empty = the default); raises `Refused` for an unknown name."""
+    """Return the cluster of this name, or the default cluster if empty. Raises `Refused` for an unknown name."""
     found = clusters(environ)
     for one in found:
         if one.name == (name or found[0].name):

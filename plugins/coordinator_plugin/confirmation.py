@@ -1,4 +1,4 @@
-"""The wait for confirmations: the same for the short wait on a worker and for the long one in the triggerer."""
+"""The wait for confirmations, the same for a short wait on a worker and a long wait in the triggerer."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from coordinator_tasks.service.plan.transitions import WaitReport
 
 MAX_WATCHED_TOPICS = 200
 PATIENCE_S = 2.0
-"""Seconds that confirmed topics wait for the others; then the run continues without the unconfirmed topics."""
+"""Seconds that confirmed topics wait for the rest. Then the run continues without the unconfirmed topics."""
 
 
 class WaitKind(StrEnum):
@@ -61,8 +61,8 @@ class WaitOutcome:
 class Patience:
     """Decides when a wait ends. Pure; times are `time.monotonic()`.
 
-    A stuck topic does not delay others: when something can be written and the rest has not changed for `patience_s`,
-    the wait ends as `written`. The next run serves the rest.
+    A stuck topic does not delay others. When a write is possible and the other topics have not changed for
+    `patience_s`, the wait ends as `written`. The next run serves the other topics.
     """
 
     began_s: float
@@ -72,7 +72,7 @@ class Patience:
     _changed_s: float = 0.0
 
     def judge(self, report: WaitReport, others_ready: bool, now_s: float) -> WaitOutcome | None:
-        """The end of the wait, or `None` to wait on. `others_ready`: see `Confirmations`."""
+        """Return the end of the wait; `None` to wait on. `others_ready`: see `Confirmations`."""
         pending = frozenset(report.pending)
         if pending != self._pending or not self._changed_s:
             self._pending, self._changed_s = pending, now_s
@@ -87,14 +87,14 @@ class Patience:
         return WaitOutcome(outcome, report.topics, report.blockers, now_s - self.began_s)
 
     def judge_unread(self, problem: str, now_s: float) -> WaitOutcome | None:
-        """The same, if nothing can be read."""
+        """Return the end of the wait if nothing can be read; `None` to wait on."""
         waited_s = now_s - self.began_s
         return WaitOutcome(TopicOutcome.STUCK, {"": problem}, {}, waited_s) if waited_s >= self.limit_s else None
 
 
 @dataclass(slots=True)
 class ConfirmationWait:
-    """A wait for the confirmations of these topics (empty = all).
+    """A wait for the confirmations of these topics, or of all if empty.
 
     `say` logs the missing confirmations whenever they change.
     """
@@ -106,7 +106,7 @@ class ConfirmationWait:
     _shown: Mapping[str, str] = field(default_factory=dict)
 
     def poll(self, c: Coordinator, watcher: Watcher | None = None) -> WaitOutcome | None:
-        """The end of the wait, or `None` to wait on."""
+        """Return the end of the wait; `None` to wait on."""
         found = confirmations(c, self.kind, self.topics, watcher)
         lines = waiting_lines(found.report.topics, found.report.blockers)
         if lines != self._shown:
@@ -120,12 +120,15 @@ class ConfirmationWait:
 def confirmations(
     c: Coordinator, kind: WaitKind, topics: Sequence[str], watcher: Watcher | None = None
 ) -> Confirmations:
-    """Return the confirmations of these topics (empty = all); `watcher` is called once when members or states change."""
+    """Return the confirmations of these topics (all if empty).
+
+    `watcher` is called once when members or states change.
+    """
     named = tuple(topics) or transitions.topics(c)
     if watcher is not None:
         c.discovery.watch(watcher)
         for topic in [topic for topic in named if is_topic(topic)][:MAX_WATCHED_TOPICS]:
-            with suppress(NoAccess):  # the look at the topic names the error
+            with suppress(NoAccess):  # the read of the topic reports the error
                 c.zk.find(c.paths.state(topic), watcher)
     report = (transitions.await_closed if kind is WaitKind.CLOSED else transitions.await_started)(c, named)
     if not report.pending:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TestableHook(BaseHook):
-    """A connection that Airflow can test; tasks use `CoordinatorHook`."""
+    """A connection that Airflow can test. Tasks use `CoordinatorHook`."""
 
     conn_name_attr = "conn_id"
 
@@ -32,7 +32,7 @@ class TestableHook(BaseHook):
 
     @abstractmethod
     def connect(self, connection: "Connection") -> str:
-        """The result as a sentence; raises a `CoordinatorError` with the problem."""
+        """Return the result as a sentence. Raises a `CoordinatorError` with the problem."""
 
 
 class ZooKeeperConnectionHook(TestableHook):

@@ -16,7 +16,7 @@ from coordinator_plugin.watcher import ZooKeeperChangesTrigger
 from coordinator_tasks.service.actions.parameters import TOPIC
 
 POOL = option("launch_pool")
-"""Airflow never runs a task whose pool is missing. So the launches have a separate pool only where the site creates it."""
+"""The pool of the launches, only if the site creates one: Airflow never runs a task whose pool is missing."""
 
 DEADLINE = timedelta(minutes=5)
 COMMON: Mapping[str, Any] = {
@@ -47,13 +47,13 @@ def cluster_dag(
 
 
 def notifiers(cluster: Cluster) -> list[StuckTopicsNotifier]:
-    """Return the callbacks that notify the site; empty = log only."""
+    """Return the callbacks that notify the site. Without a connection they only log."""
     conn_id = option("notify_conn_id")
     return [StuckTopicsNotifier(cluster=cluster.name, http_conn_id=conn_id)] if conn_id else []
 
 
 def deadline(cluster: Cluster) -> DeadlineAlert | None:
-    """Notifies the site of a run that takes longer than `DEADLINE`: then Airflow itself does not work, or is too busy."""
+    """Return the alert for a run that takes longer than `DEADLINE`: Airflow itself fails then, or is too busy."""
     conn_id = option("notify_conn_id")
     if not conn_id:
         return None
@@ -68,7 +68,7 @@ def tags(*own: str) -> list[str]:
 
 
 def changes_of(cluster: Cluster, scope: Scope) -> Asset:
-    """The asset for a part of ZooKeeper."""
+    """Return the asset for a part of ZooKeeper."""
     name = f"zookeeper_{cluster.name}_{scope}"
     return Asset(
         name=name,
@@ -85,7 +85,7 @@ def cluster_param(cluster: Cluster | None = None) -> Param:
 
 
 def fleet_param() -> Param:
-    """Return the fleet parameter: one fleet, or all."""
+    """Return the fleet parameter: one fleet, or all fleets."""
     description = "Launch for this one alone; empty = start a run for each fleet with missing consumers."
     return Param(
         "", type="string", pattern="^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$", title="Fleet", description=description
@@ -93,7 +93,7 @@ def fleet_param() -> Param:
 
 
 def topics_param() -> Param:
-    """Return the topics parameter; empty = all."""
+    """Return the topics parameter; empty means all."""
     description = "One per line; none means all that are due."
     return Param([], type="array", items={"type": "string"}, title="Topics", description=description)
 
@@ -104,13 +104,13 @@ def topic_param() -> Param:
 
 
 def blocker_param() -> Param:
-    """Return the parameter of the consumer that holds a topic up, or none."""
+    """Return the parameter of the consumer that holds a topic up; empty without one."""
     pattern = "^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$"
     return Param("", type="string", pattern=pattern, title="Consumer", description="None = partitions have no owner.")
 
 
 def audit_param() -> Param:
-    """Whether a question is about the ownership audit."""
+    """Return the parameter for a question about the ownership audit."""
     description = "Partitions have two owners, or somebody commits what is not theirs."
     return Param(False, type="boolean", title="Ownership audit", description=description)
 
@@ -122,6 +122,6 @@ def digest_param() -> Param:
 
 
 def dry_run_param(default: bool = True) -> Param:
-    """The field for a dry run."""
+    """Return the parameter for a dry run."""
     description = "Say what would be done, and change nothing."
     return Param(default, type="boolean", title="Dry run", description=description)

@@ -38,14 +38,14 @@ _OF_THE_HOST = {
 
 
 class CoordinatorHook(BaseHook):
-    """Opens the coordinator of one cluster; `cluster` empty = the default cluster."""
+    """Opens the coordinator of one cluster. An empty `cluster` means the default cluster."""
 
     def __init__(self, cluster: str = "") -> None:
         super().__init__()
         self.cluster = find_cluster(cluster)
 
     def plain_settings(self) -> dict[str, Any]:
-        """The settings as plain data with all secrets: for files of mode 0600 only; raises `Refused`."""
+        """Return the settings as plain data with all secrets, only for files of mode 0600. Raises `Refused`."""
         from coordinator_tasks.settings import of_the_host  # noqa: PLC0415 - costs time to import
 
         zookeeper = self._connection(self.cluster.zookeeper_conn_id)
@@ -64,7 +64,7 @@ class CoordinatorHook(BaseHook):
 
     @contextmanager
     def open(self) -> "Iterator[Coordinator]":
-        """The coordinator, for the length of a task; raises `Refused` with the name of what is wrong in the settings."""
+        """Yield the coordinator, for the length of a task. Raises `Refused` with the name of the wrong setting."""
         from coordinator_tasks.settings import settings_of  # noqa: PLC0415 - costs time to import
         from coordinator_tasks.wiring import open_coordinator  # noqa: PLC0415 - connects, and costs time to import
 
@@ -73,7 +73,7 @@ class CoordinatorHook(BaseHook):
 
 
 def zookeeper_settings(connection: "Connection") -> dict[str, Any]:
-    """The settings in a ZooKeeper connection; raises `Refused`."""
+    """Return the settings in a ZooKeeper connection. Raises `Refused`."""
     extra = _extra(connection)
     for name, says in _OF_THE_HOST.items():
         if name in extra:
@@ -108,7 +108,10 @@ def zookeeper_settings(connection: "Connection") -> dict[str, Any]:
 
 
 def _folder(connection: "Connection", extra: Mapping[str, Any]) -> str:
-    """`/folder` from the host, the schema (the path of a URI) or the extra; raises `Refused` for two of them."""
+    """Return `/folder` from the host, the schema (the path of a URI) or the extra.
+
+    Raises `Refused` if two of them have one.
+    """
     given = (
         (connection.host or "").partition("/")[2],
         connection.schema or "",
@@ -124,7 +127,7 @@ def _folder(connection: "Connection", extra: Mapping[str, Any]) -> str:
 
 
 def kafka_settings(connection: "Connection") -> dict[str, str]:
-    """The librdkafka settings in a Kafka connection; raises `Refused`."""
+    """Return the librdkafka settings in a Kafka connection. Raises `Refused`."""
     settings = {name: _text(connection, name, value) for name, value in _extra(connection).items() if "." in name}
     if connection.schema:
         raise Refused(
@@ -140,21 +143,21 @@ def kafka_settings(connection: "Connection") -> dict[str, str]:
 
 
 def _addresses(hosts: str, port: int) -> str:
-    """Return `host:port,...`, with `port` for every host without a port."""
+    """Return `host:port,...`. A host without a port gets `port`."""
     return ",".join(_with_port(one.strip(), port) for one in hosts.split(",") if one.strip())
 
 
 def _with_port(host: str, port: int) -> str:
     address = host.strip("[]")
     if host.endswith("]") or (host == address and host.count(":") > 1 and "://" not in host):
-        return f"[{address}]:{port}"  # of IPv6: its colons begin no port
+        return f"[{address}]:{port}"  # an IPv6 address: its colons begin no port
     return host if ":" in host else f"{host}:{port}"
 
 
 def _extra(connection: "Connection") -> dict[str, Any]:
     """Return the extra without nulls.
 
-    Raises `Refused` for anything but an object, which Airflow would take for an empty extra.
+    Raises `Refused` for anything but an object, because Airflow would read it as an empty extra.
     """
     why = ""
     try:
@@ -169,7 +172,7 @@ def _extra(connection: "Connection") -> dict[str, Any]:
 
 
 def _present(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that are not null: a null setting counts as absent."""
+    """Return the values that are not null. A null setting counts as absent."""
     return {name: value for name, value in given.items() if value is not None}
 
 

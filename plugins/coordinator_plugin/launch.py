@@ -1,10 +1,10 @@
 """Launches a consumer, a long-lived Spark application, from a task that ends as soon as the consumer has registered.
 
-The command is built by `SparkSubmitOperator`. In client mode `spark_apps.launch.launcher` starts the driver, so that
-neither the end of the task nor a restart of Airflow stops the driver. In cluster mode on YARN and Kubernetes,
-spark-submit does not wait for the application. Then the registration in ZooKeeper shows whether the consumer runs.
+`SparkSubmitOperator` builds the command. In client mode `spark_apps.launch.launcher` starts the driver, so that neither
+the end of the task nor a restart of Airflow stops the driver. In cluster mode on YARN and Kubernetes, spark-submit does
+not wait for the application. Then the registration in ZooKeeper shows whether the consumer runs.
 
-Only the fleet restarts a dead consumer: the cluster's own second attempt is off, unless set in `conf`.
+Only the fleet restarts a dead consumer. The cluster's own second attempt is off, unless set in `conf`.
 """
 
 import json
@@ -41,27 +41,27 @@ _KEPT = frozenset({"COORDINATOR_EMBEDDED_MARK"})
 
 
 class SparkApplicationLink(BaseOperatorLink):
-    """The link to YARN's page of a consumer in cluster mode: Spark's pages and the logs of the driver."""
+    """The link to YARN's page of a consumer in cluster mode, with Spark's pages and the driver's logs."""
 
     name = "Spark application"
 
     def get_link(self, operator: Any, *, ti_key: object) -> str:  # noqa: ARG002 - Airflow's signature
-        """Return the page that spark-submit has named to this task; empty if absent."""
+        """Return the page that spark-submit has reported to this task; empty if absent."""
         return str(operator.tracking_url)
 
 
 class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
     """Launches one consumer under its stable id.
 
-    In client mode the consumer is launched once for all tries of the task. In cluster mode each try submits it, since
-    an application that waits for resources is not visible here; the process that registers first runs, and the others
-    end.
+    In client mode the consumer is launched once for all tries of the task. In cluster mode each try submits the
+    consumer, since an application that waits for resources is not visible here. The process that registers first runs,
+    and the others end.
 
-    - `consumer`: the id; if already registered, the task ends at once.
-    - `application`, `application_args`, `conf`: without an application, the fleet's.
+    - `consumer`: the id. If it is already registered, the task ends at once.
+    - `application`, `application_args`, `conf`: taken from the fleet if no application is given.
     - `limit_s`: how long to wait for the registration. `base`: the folder of all run folders on the worker's host.
     - `stop_limit_s`: in client mode, the launcher ends a consumer that takes longer than this to leave.
-    - all others as with `SparkSubmitOperator`; `env_vars` is not for secrets.
+    - The other arguments are those of `SparkSubmitOperator`; `env_vars` is not for secrets.
     """
 
     operator_extra_links = (SparkApplicationLink(),)
@@ -83,7 +83,7 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         self.tracking_url = ""
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # noqa: ARG002 - the base class waits and returns nothing
-        """Launch the consumer if absent; then wait in the triggerer, where the task ends."""
+        """Launch the consumer if absent. Then wait in the triggerer, where the task ends."""
         with one_line_errors():
             check_consumer(self.consumer)
             hook = CoordinatorHook(self.cluster)
@@ -103,10 +103,10 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         return {"consumer": self.consumer, "incarnation": member.incarnation, "launched": False}
 
     def on_kill(self) -> None:
-        """Do nothing: draining stops a consumer, not the end of the launching task."""
+        """Do nothing. Only draining stops a consumer, not the end of the launching task."""
 
     def _as_the_fleet_says(self, coordinator: Coordinator) -> None:
-        """Read the fleet here and not in another task: all readers of the DAG may read its XComs."""
+        """Read the fleet here, not in another task: all readers of the DAG may read that task's XComs."""
         launch = fleet.launch_of(coordinator, self.consumer)
         if launch is None:
             raise AirflowSkipException(f"{self.consumer} is in no fleet any more: nothing is launched")
@@ -115,7 +115,10 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         self.env_vars = {**(self.env_vars or {}), **launch.environment}
 
     def _launch(self, hook: CoordinatorHook) -> str:
-        """Return the run folder with the launched consumer's end; empty in cluster mode, without a folder on this host."""
+        """Return the run folder in which the consumer's end will be noted.
+
+        In cluster mode, this host has no folder: return empty.
+        """
         folder = RunFolder.of(run_base(self.base), hook.cluster.name, self.consumer)
         self.name = f"{hook.cluster.name}.{self.consumer}"
         self.application_args = [*(self.application_args or []), "--consumer", self.consumer]
@@ -129,7 +132,7 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         return str(folder.path)
 
     def _let_go(self, hook: CoordinatorHook, folder: RunFolder, master: str) -> None:
-        """Client mode: let the launcher start the driver, so that no process of Airflow is its parent."""
+        """In client mode, let the launcher start the driver, so that no process of Airflow is its parent."""
         if problem := let_go_problem():
             raise Refused(problem)
         _write_files(hook, folder)
@@ -156,7 +159,7 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
             self.log.info("%s is already launched and has not registered yet: waiting for it", self.consumer)
 
     def _submit(self, hook: CoordinatorHook, folder: RunFolder, master: str) -> None:
-        """Cluster mode: on YARN the files go with the application, on Kubernetes they are in its Secret."""
+        """Submit in cluster mode. On YARN the files go with the application, on Kubernetes they are in its Secret."""
         if master.startswith("spark://"):
             raise Refused("Spark's standalone master runs no Python driver in cluster mode: use client mode")
         on_kubernetes = master.startswith(cluster_mode.KUBERNETES)
@@ -186,12 +189,12 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
             raise AirflowException(f"spark-submit of {self.consumer} ended with exit code {done.returncode}: {why}")
 
     def _ship(self, *files: Path) -> None:
-        """Ship the secret files on YARN, readable by this user only, from the staging folder to the containers."""
+        """Ship the secret files on YARN. Only this user can read them, from the staging folder to the containers."""
         self.files = ",".join(filter(None, (self.files, *map(str, files))))
 
 
 def _write_files(hook: CoordinatorHook, folder: RunFolder) -> None:
-    """Write the settings and Kafka's, with their secrets, into the consumer's run folder."""
+    """Write the coordinator's and Kafka's settings, with their secrets, into the consumer's run folder."""
     from coordinator_tasks.settings import for_consumers  # noqa: PLC0415 - costs time to import
 
     plain = for_consumers(hook.plain_settings())
@@ -201,12 +204,12 @@ def _write_files(hook: CoordinatorHook, folder: RunFolder) -> None:
 
 
 def _variables(settings: str, kafka: str) -> dict[str, str]:
-    """The consumer's environment: names of files, no secret."""
+    """Return the consumer's environment, with names of files but no secret."""
     return {"COORDINATOR_SETTINGS": settings, cluster_mode.FILE_VARIABLE: kafka}
 
 
 def _inherited() -> dict[str, str]:
-    """The task's environment without its private variables."""
+    """Return the task's environment without its private variables."""
     return {name: value for name, value in os.environ.items() if not name.startswith(PRIVATE_PREFIXES) or name in _KEPT}
 
 

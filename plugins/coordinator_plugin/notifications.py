@@ -21,11 +21,9 @@ _PLAIN = str.maketrans({"<": "‹", ">": "›", "[": "(", "]": ")", "@": "＠", 
 class StuckTopicsNotifier(BaseNotifier):
     """For `on_failure_callback`, for deadlines, and for the questions of `stuck_topic`.
 
-    `cluster` empty = the default cluster.
-
-    Logs one line for each stuck topic. With `http_conn_id` it posts the lines as `{"text": ...}` to the connection's
-    address: its host, or the whole URL in the host; the password is sent as a bearer token. A failed post, or a missing
-    connection, is logged and fails nothing.
+    An empty `cluster` means the default cluster. The notifier logs one line for each stuck topic. With `http_conn_id`
+    it posts the lines as `{"text": ...}` to the connection's address: its host, or the whole URL in the host. The
+    password is sent as a bearer token. A failed post, or a missing connection, is logged and fails nothing.
     """
 
     template_fields: Sequence[str] = ()
@@ -47,12 +45,12 @@ class StuckTopicsNotifier(BaseNotifier):
         except AirflowNotFoundException as error:
             self.log.error("nobody is told by HTTP: %s; add the connection, or correct notify_conn_id", error)  # noqa: TRY400
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-            # Without the error's text: the address of a chat is a secret.
+            # Do not log the error's text, because the address of a chat is a secret.
             code = f" {error.response.status_code}" if isinstance(error, httpx.HTTPStatusError) else ""
             self.log.error("the post to connection %s failed: %s%s", self.http_conn_id, type(error).__name__, code)  # noqa: TRY400
 
     async def async_notify(self, context: Context) -> None:
-        """The same in the triggerer, where the callbacks of deadlines run."""
+        """Do the same in the triggerer, which runs the callbacks of deadlines."""
         await asyncio.to_thread(self.notify, context)
 
     def _lines(self) -> list[str]:
@@ -64,7 +62,7 @@ class StuckTopicsNotifier(BaseNotifier):
 
 
 def _about(context: Context) -> str:
-    """Why somebody is told."""
+    """Return the occasion of the notification."""
     if (ti := context.get("ti")) is not None:
         return f"{ti.dag_id}, task {ti.task_id}, run {ti.run_id}"
     given = cast("Mapping[str, Any]", context)
@@ -84,4 +82,4 @@ def _post(connection: Connection, text: str) -> None:
     shown = text.translate(_PLAIN)
     body = {"text": cut(shown, SHOWN_CHARS)}
     with httpx.stream("POST", url, json=body, headers=headers, timeout=LIMIT_S) as answer:
-        answer.raise_for_status()  # the body, possibly endless, is not read
+        answer.raise_for_status()  # the body is not read, because it may be endless

@@ -11,7 +11,7 @@ SECTION = "openlineage"
 
 
 def variables(folder: RunFolder) -> dict[str, str]:
-    """Return the consumer's variables; empty where Airflow has no transport or disables it.
+    """Return the consumer's variables; empty if Airflow has no transport or disables it.
 
     The transport may hold a key, so it goes into a file of the run folder. Raises `BadSettings`.
     """

@@ -1,7 +1,7 @@
 """The transitions as Airflow tasks: small idempotent operators for a batch of topics.
 
-Every operator reads ZooKeeper, and takes the cluster and the topics (empty = all) from the run's parameters. No task
-relies on an earlier task, so each can run again at any time, then without any change.
+Every operator reads ZooKeeper, and takes the cluster and the topics (all if empty) from the run's parameters. No task
+relies on an earlier task. So each task can run again at any time, and then changes nothing.
 """
 
 import json
@@ -39,19 +39,19 @@ SOON_S = 60.0
 MOST_LATER = 2
 """Maximum queued runs for later than `SOON_S`.
 
-Airflow counts them as active, and with `max_active_runs` of them no event wakes the DAG.
+Airflow counts queued runs as active. With `max_active_runs` of them, no event wakes the DAG.
 """
 LEFT = "left"
-"""A key in the extra of events: the digest of the work that a run leaves over."""
+"""The key of the digest of left-over work, in the extra of events."""
 
 
 def topics_of(context: Context) -> tuple[str, ...]:
-    """Return the run's topics; empty = all."""
+    """Return the run's topics; empty means all."""
     return tuple(context["params"].get("topics") or ())
 
 
 def check_topics(c: Coordinator, context: Context) -> None:
-    """Raise `InvalidName` or `NotManaged` for a topic named by a person.
+    """Raise `InvalidName` or `NotManaged` for a topic that a person names.
 
     A topic of a further run may have been removed since.
     """
@@ -65,12 +65,12 @@ def check_topics(c: Coordinator, context: Context) -> None:
 
 
 class TransitionOperator(ClusterOperator):
-    """Applies one transition to every due topic of the run, and reports per topic."""
+    """Applies a transition to every due topic of the run, and reports per topic."""
 
     step: Callable[..., "list[transitions.TopicReport]"]
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Run the transition; the reports go to the log and, as plain data, to XCom."""
+        """Run the transition. The reports go to the log and, as plain data, to XCom."""
         with self.coordinator() as coordinator:
             named = topics_of(context) or transitions.topics(coordinator)
             reports = type(self).step(coordinator, named, actor_of(context))
@@ -86,7 +86,7 @@ class TransitionOperator(ClusterOperator):
                 self.say(lines([one]))
 
     def completed(self, coordinator: Coordinator, reports: "Sequence[transitions.TopicReport]") -> None:
-        """Called after the transition, for further work."""
+        """Do further work after the transition."""
 
 
 class PlanOperator(TransitionOperator, SkipMixin):
@@ -95,7 +95,7 @@ class PlanOperator(TransitionOperator, SkipMixin):
     Skips tasks without work: `closing_steps` if nothing closes, and without any work all further tasks except
     `last_step`, which checks for work that waits for its time.
 
-    A dry run shows the plan, writes nothing, and ends there. Nothing is planned if a person names an unmanaged topic.
+    A dry run shows the plan, writes nothing, and ends there. If a person names an unmanaged topic, nothing is planned.
     """
 
     step = staticmethod(transitions.plan)
@@ -116,7 +116,7 @@ class PlanOperator(TransitionOperator, SkipMixin):
                 reports = transitions.preview(coordinator, named)
                 idle = self.get_flat_relative_ids(upstream=False)
             else:
-                self.say(upkeep.readmit(coordinator))  # this run may have been woken for a readmission
+                self.say(upkeep.readmit(coordinator))  # a readmission may have woken this run
                 reports = transitions.plan(coordinator, named, actor_of(context))
                 tell_reports(coordinator.paths.cluster, reports)
                 idle = self._idle(coordinator, named, reports)
@@ -143,18 +143,18 @@ class PlanOperator(TransitionOperator, SkipMixin):
 
 
 class StartOperator(TransitionOperator):
-    """Closing → Starting, for all topics whose closes are confirmed."""
+    """Closing → Starting, for all topics with confirmed closes."""
 
     step = staticmethod(transitions.start)
 
 
 class SettleOperator(TransitionOperator):
-    """Starting → Stable, for all topics whose starts are confirmed."""
+    """Starting → Stable, for all topics with confirmed starts."""
 
     step = staticmethod(transitions.settle)
 
     def completed(self, coordinator: Coordinator, reports: Sequence[transitions.TopicReport]) -> None:
-        """Measure the pauses as soon as the first records have passed; `reconcile` completes late measurements."""
+        """Measure the pauses as soon as the first records have passed. `reconcile` completes late measurements."""
         ended = [one.topic for one in reports if one.outcome is TopicOutcome.WRITTEN and one.after is State.STABLE]
         try:
             left = pauses.complete_within(coordinator, ended, MEASURE_S, pauses_told(coordinator.paths.cluster))
@@ -166,11 +166,11 @@ class SettleOperator(TransitionOperator):
 
 
 class ConfirmationOperator(ClusterOperator):
-    """Waits for confirmations and ends `written`, `unchanged`, `overtaken` or `stuck`; none of them is a failure.
+    """Waits for confirmations and ends `written`, `unchanged`, `overtaken` or `stuck`. None of these is a failure.
 
     A wait in the triggerer takes 2.0 to 2.7 s even without anything to wait for (both of its loops run once a second),
-    but a hand-off takes tenths of a second. So the task waits on a worker for up to `look_s`, and only a longer wait
-    continues in the triggerer, without a worker.
+    but a hand-off takes tenths of a second. So the task waits on a worker for up to `look_s`. A longer wait continues
+    in the triggerer, without a worker.
     """
 
     kind: WaitKind
@@ -189,7 +189,7 @@ class ConfirmationOperator(ClusterOperator):
         self.patience_s = patience_s
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Wait for a short time; then defer to the triggerer."""
+        """Wait for a short time, then defer to the triggerer."""
         topics = topics_of(context)
         with self.coordinator() as coordinator:
             began_s = time.monotonic()
@@ -266,5 +266,5 @@ class ContinueOperator(ClusterOperator, TriggerRunOperator):
 
 
 def _tellers(events: Iterable[Any], left: LeftOver) -> set[str]:
-    """Return the ids of the runs that have left the same work over, from these asset events."""
+    """Return the ids of the runs whose asset events announced the same left-over work."""
     return {event.source_run_id for event in events if (event.extra or {}).get(LEFT) == left.digest}

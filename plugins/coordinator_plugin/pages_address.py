@@ -9,5 +9,5 @@ PREFIX = "/coordinator"
 
 
 def pages_address() -> str:
-    """The path of the pages, with the prefix of this Airflow's address (usually none)."""
+    """Return the path of the pages, with the prefix of this Airflow's address (usually none)."""
     return urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/") + PREFIX

@@ -17,7 +17,7 @@ _NO_PLACEHOLDERS = {"host": "", "login": "", "password": "", "port": "", "extra"
 
 
 def provider_info() -> dict[str, Any]:
-    """The description, by the schema of `airflow/provider_info.schema.json`."""
+    """Return the description, by the schema of `airflow/provider_info.schema.json`."""
     return {
         "package-name": PACKAGE,
         "name": _NAME,

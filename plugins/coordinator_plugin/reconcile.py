@@ -1,4 +1,4 @@
-"""The work of `reconcile`, every minute. Correctness relies on it, because events may get lost."""
+"""The work of `reconcile`, every minute. Correctness relies on this work, because events may get lost."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,16 +29,16 @@ from coordinator_tasks.service.watch.audit import Audit
 
 MAX_TOLD = 50
 MOST_BESIDE = 1
-"""Maximum active runs of `rebalance` beside which another run is started for work that is due now.
+"""Maximum active runs of `rebalance` with which another run is started for work that is due now.
 
-Two runs at once have the effect of a single run, and a run may stand still because its worker was killed, or its
-logical date is in the future.
+Two runs at once have the effect of a single run. A run may stand still because its worker was killed, or its logical
+date is in the future.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class PlanToApprove:
-    """A plan waiting for a person's approval, and the id of the asking run."""
+    """A plan that waits for a person's approval, and the id of the asking run."""
 
     topic: str
     digest: str
@@ -51,11 +51,11 @@ class PlanToApprove:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The result: due topics, consumers to launch and their fleets, questions to people (approvals as well), lines for
-    the log, and the audit.
+    """The result: due topics, consumers to launch and their fleets, questions to people (also approvals), log lines,
+    audit.
 
-    `writable`: a step of some due topic can be written now. `growing`: fleets with limits of growth. `seen`: what the
-    findings rely on.
+    `writable`: a step of some due topic can be written now. `growing`: fleets with limits of growth. `seen`: the
+    observation behind the findings.
     """
 
     due: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ def reconcile(c: Coordinator) -> Findings:
     """
     kept = upkeep.upkeep(c, transitions.topics(c), told=pauses_told(c.paths.cluster))
     lines = list(kept.lines)
-    seen = observe_cluster(c)  # after the last write of the upkeep: everything below is decided on this observation
+    seen = observe_cluster(c)  # after the last write of the upkeep: all further decisions rely on it
     managed = seen.topics.managed
     unowned = overview.unowned_of(c, [_without(view, kept.created) for view in seen.views.values()], seen.before)
     needs = transitions.due(c, managed, seen)
@@ -116,13 +116,16 @@ def reconcile(c: Coordinator) -> Findings:
 
 
 def _without(view: TopicView, created: Mapping[str, tuple[int, ...]]) -> TopicView:
-    """Return the topic without the partitions that the upkeep has just found in Kafka: they wait for a plan first."""
+    """Return the topic without the partitions that the upkeep has just found in Kafka. These wait for a plan first."""
     fresh = set(created.get(view.topic, ()))
     return replace(view, partitions=tuple(p for p in view.partitions if p not in fresh)) if fresh else view
 
 
 def _told(audited: Audit) -> list[str]:
-    """What the audit found, and could not look at; a large cluster in an upgrade has a finding for each consumer."""
+    """Return the audit's findings and unreadable parts, cut.
+
+    A large cluster in an upgrade has a finding for each consumer.
+    """
     told = [*(one.told for one in audited.findings), *audited.problems]
     more = len(told) - MAX_TOLD
     return told if more <= 0 else [*told[:MAX_TOLD], f"{counted(more, 'further finding')} of the audit: see `audit`"]
@@ -173,7 +176,7 @@ def runs(
 
 
 def _before(run_id: str) -> str:
-    """Return the id of the previous period's run with the same question, possibly still open.
+    """Return the id of the previous period's run with the same question, which may still be open.
 
     An id ends with the period's number.
     """

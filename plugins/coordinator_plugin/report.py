@@ -26,13 +26,13 @@ def lines(reports: "Iterable[TopicReport]") -> Iterator[str]:
 
 
 def moves(planned: Iterable[Move]) -> Iterator[str]:
-    """`3 partitions from a to b by hand-off: 1, 4, 7`, for each pair and kind."""
+    """Yield, for each pair and kind, a text such as `3 partitions from a to b by hand-off: 1, 4, 7`."""
     for (giver, taker, kind), partitions in by_way(planned).items():
         yield f"{counted(len(partitions), 'partition')} {way(giver, taker, kind, len(partitions))}: {shown(partitions)}"
 
 
 def reasons(found: Explanation) -> Iterator[str]:
-    """Why partitions move or stay; reasons with the most partitions come first."""
+    """Yield why partitions move or stay. Reasons with the most partitions come first."""
     yield found.summary
     for verb, listed in (("move", found.moves), ("stay", found.stays)):
         for one in sorted(listed, key=lambda one: -len(one.partitions))[:SHOWN_REASONS]:
@@ -42,7 +42,7 @@ def reasons(found: Explanation) -> Iterator[str]:
 
 
 def plain(report: "TopicReport") -> dict[str, Any]:
-    """The report for XCom."""
+    """Return the report for XCom."""
     return {
         "topic": report.topic,
         "before": str(report.before),

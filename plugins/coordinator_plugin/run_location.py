@@ -8,11 +8,11 @@ from coordinator_plugin.site_options import named, option
 from coordinator_tasks.core.errors import Refused
 
 _CONTAINER_INITS = frozenset({"dumb-init", "tini", "docker-init", "catatonit", "pause"})
-"""First processes of containers, which end together with their program."""
+"""First processes of containers that end together with their program."""
 
 
 def let_go_problem(environ: Mapping[str, str] = os.environ, proc: Path = Path("/proc")) -> str:
-    """Return why a launched child would die with Airflow, as a sentence; empty = the child survives.
+    """Return, in a sentence, why a launched child would die with Airflow; empty if the child survives.
 
     If the first process of a container is Airflow, the end of the container ends all its processes. The first process
     of Airflow's image is `dumb-init`, and its command need not name Airflow: `dumb-init -- /entrypoint celery worker`.
@@ -48,7 +48,7 @@ def _is_yes(name: str, environ: Mapping[str, str]) -> bool:
 
 
 def run_base(base: str = "", environ: Mapping[str, str] = os.environ) -> Path:
-    """The folder of all run folders on this host."""
+    """Return the folder of all run folders on this host."""
     chosen = base or option("run_base", environ)
     if chosen:
         return Path(chosen).absolute()

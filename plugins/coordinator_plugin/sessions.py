@@ -1,7 +1,7 @@
-"""One coordinator per cluster and process: the triggerer runs many waits at once, for months.
+"""One coordinator per cluster and process. The triggerer runs many waits at once, for months.
 
 A wait borrows the cluster's coordinator and returns it. After the last return the coordinator stays open for
-`LINGER_S`, since the next wait usually follows within seconds; then it is closed with its ZooKeeper session.
+`LINGER_S`, since the next wait usually follows within seconds. Then it is closed with its ZooKeeper session.
 Thread-safe.
 """
 
@@ -28,7 +28,7 @@ _POOLS: dict[str, ThreadPoolExecutor] = {}
 
 
 async def in_thread(cluster: str, call: Callable[P, V], *given: P.args, **named: P.kwargs) -> V:
-    """`asyncio.to_thread` in threads of this cluster, at most `THREADS`.
+    """Run `call` in a thread of this cluster, which has at most `THREADS`, like `asyncio.to_thread`.
 
     During an outage of its ZooKeeper each call blocks, and Airflow has few threads for all triggers together.
     """
@@ -39,16 +39,17 @@ async def in_thread(cluster: str, call: Callable[P, V], *given: P.args, **named:
 
 
 def session_key(plain: Mapping[str, Any]) -> str:
-    """The key of a cluster's session; it changes with the cluster's settings."""
+    """Return the key of a cluster's session, which changes with the cluster's settings."""
     digest = hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode()).hexdigest()
     return f"{plain['cluster']} {digest}"
 
 
 @dataclass(slots=True)
 class _Entry:
-    """A coordinator and its borrowers. The lock `opening` is held while it opens, possibly for seconds.
+    """A coordinator and its borrowers. A thread holds the lock `opening` while the coordinator opens, for seconds at
+    worst.
 
-    `failure`: why it could not be opened, for the waiting borrowers; the next borrower gets a new entry.
+    `failure`: why the coordinator did not open, for the waiting borrowers. The next borrower gets a new entry.
     """
 
     users: int = 0
@@ -71,7 +72,7 @@ class Sessions:
         return len(self._entries)
 
     def take(self, key: str, opener: Opener) -> Coordinator:
-        """Borrow the coordinator; blocks while it opens. An error of the opener is raised for all waiting borrowers."""
+        """Borrow the coordinator. Block while it opens. All waiting borrowers get an error of the opener."""
         with self._lock:
             entry = self._entries.setdefault(key, _Entry())
             entry.users += 1
@@ -94,7 +95,7 @@ class Sessions:
             return entry.coordinator
 
     def give_back(self, key: str) -> None:
-        """Return the coordinator; it is closed after `LINGER_S` without a borrower. Never blocks for long."""
+        """Return the coordinator. It is closed after `LINGER_S` without a borrower. Never blocks for long."""
         with self._lock:
             entry = self._entries[key]
             entry.users -= 1
@@ -109,19 +110,20 @@ class Sessions:
             if entry.users or self._entries.get(key) is not entry:
                 return
             del self._entries[key]
-            # The timer refers to the entry: a cycle with Kafka's clients would wait for Python's garbage collection.
+            # The timer refers to the entry. With this cycle, Kafka's clients would wait for Python's garbage
+            # collection.
             entry.closer = None
         if entry.context is not None:
             entry.context.__exit__(None, None, None)
 
     @asynccontextmanager
     async def borrow(self, cluster: str, key: str, opener: Opener) -> AsyncIterator[Coordinator]:
-        """`take` and `give_back` for a coroutine; the opening runs in a thread of the cluster."""
+        """Take and give back the coordinator in a coroutine. A thread of the cluster opens it."""
         opening = asyncio.ensure_future(in_thread(cluster, self.take, key, opener))
         try:
             coordinator = await asyncio.shield(opening)
         except asyncio.CancelledError:
-            # The thread still opens the coordinator: return it as well.
+            # The thread still opens the coordinator, so return it as well.
             opening.add_done_callback(lambda done: self._give_back_late(key, done))
             raise
         try:

@@ -1,6 +1,6 @@
 """The site's options of this Airflow: an environment variable of its services, or the section `[kafka_coordinator]`.
 
-The options are needed while DAGs are parsed, when connections cannot be read.
+Airflow needs the options while it parses DAGs, when connections cannot be read.
 """
 
 import os
@@ -11,7 +11,7 @@ SECTION = "kafka_coordinator"
 
 
 class SiteOption(NamedTuple):
-    """`variable` overrides Airflow's configuration, which overrides `default`."""
+    """An option. `variable` overrides Airflow's configuration, which overrides `default`."""
 
     variable: str
     default: str
@@ -60,7 +60,7 @@ OPTIONS: Mapping[str, SiteOption] = {
 
 
 def option(name: str, environ: Mapping[str, str] = os.environ) -> str:
-    """The site's value of an option."""
+    """Return the site's value of an option."""
     wanted = OPTIONS[name]
     if wanted.variable in environ:
         return environ[wanted.variable]
@@ -70,5 +70,5 @@ def option(name: str, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def named(name: str) -> str:
-    """The names of the option, for an error."""
+    """Return the names of the option, for an error."""
     return f"{OPTIONS[name].variable} or {name} in [{SECTION}]"

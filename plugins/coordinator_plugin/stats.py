@@ -1,6 +1,6 @@
-"""The coordinator's figures through Airflow's own metrics: StatsD, Datadog or OpenTelemetry, as enabled by the site.
+"""The coordinator's figures through Airflow's own metrics: StatsD, Datadog or OpenTelemetry, as the site enables.
 
-Where the site's metrics have tags, cluster and topic are tags. Plain StatsD has no tags, so they follow the name:
+If the site's metrics have tags, cluster and topic are tags. Plain StatsD has no tags, so their values follow the name:
 `coordinator.topic.epoch.main.orders`, with `__` for a dot, as in Airflow, and `_` for characters that StatsD refuses.
 InfluxDB's tags of StatsD allow the same characters, and the dot.
 """
@@ -42,7 +42,7 @@ _SWITCHES = ("statsd_on", "statsd_datadog_enabled", "otel_on")
 
 
 def are_on() -> bool:
-    """Whether this Airflow sends metrics anywhere."""
+    """Return whether this Airflow sends metrics anywhere."""
     return any(conf.getboolean("metrics", switch, fallback=False) for switch in _SWITCHES)
 
 
@@ -90,10 +90,10 @@ def tell_figures(c: Coordinator, passed_s: Callable[[], float], observed: Cluste
     behind, told = lags(seen), every[:MAX_TOPICS]
     since_s = passed_s() if any(one.unowned for one in told) else 0.0
     for one in told:
-        nobody_reads = one.removed and not one.owners  # A gauge that is not sent keeps its last value.
+        nobody_reads = one.removed and not one.owners  # a gauge that is not sent keeps its last value
         _tell_topic(cluster, one, _NO_LAG if nobody_reads else behind.get(one.topic, TopicLag()))
         _count("unowned_partition_seconds", round(len(one.unowned) * since_s), cluster, topic=one.topic)
-    # A gauge that is not sent keeps its last value: 0 = unknown now.
+    # A gauge that is not sent keeps its last value. 0 means unknown now.
     groups = {one.group: 0 for one in told if one.group} | group_statuses(lag_moments.newest(c))
     for group, status in sorted(groups.items())[:MAX_TOPICS]:
         _gauge("group.status", status, cluster, group=group)
@@ -159,12 +159,12 @@ def _send(send: Callable[[str, dict[str, str]], None], name: str, cluster: str, 
 
 
 def _in_a_name(value: str) -> str:
-    """A tag as a part of a name: a group's may have letters for which Airflow would drop the metric."""
+    """Return a tag as a part of a name. For some letters of a group's name, Airflow would drop the metric."""
     return _NOT_IN_A_NAME.sub("_", value)
 
 
 def _have_tags() -> bool:
-    """Whether the tags of a metric reach the site. Airflow asks for Datadog first."""
+    """Return whether the tags of a metric reach the site. Airflow checks Datadog first."""
     if conf.getboolean("metrics", "statsd_datadog_enabled", fallback=False):
         return conf.getboolean("metrics", "statsd_datadog_metrics_tags", fallback=True)
     if conf.getboolean("metrics", "statsd_on", fallback=False):

@@ -1,4 +1,4 @@
-"""The steps of operators and triggers, without Airflow: each is one call of the services."""
+"""The steps of operators and triggers, without Airflow. Each step is one call of the services."""
 
 import hashlib
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from coordinator_tasks.core.ports import Watcher
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.plan import transitions
 
-IDLE_PAUSE_S = 5.0  # if the time of the next step is not known
+IDLE_PAUSE_S = 5.0  # if the time of the next step is unknown
 
 
 def held_up(c: Coordinator, topics: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -24,7 +24,7 @@ def held_up(c: Coordinator, topics: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def registered(c: Coordinator, consumer: str, watcher: Watcher | None = None) -> Member | None:
-    """The consumer's registration, or `None`; `watcher` is called once when membership changes."""
+    """Return the consumer's registration, or `None`. `watcher` is called once when membership changes."""
     if watcher is not None:
         c.discovery.watch(watcher)
     return c.discovery.members().get(consumer)
@@ -34,7 +34,7 @@ def registered(c: Coordinator, consumer: str, watcher: Watcher | None = None) ->
 class LeftOver:
     """The topics that are still due, with a digest of their states and next steps.
 
-    `writable`: a step of some topic can be written; `now`: a step can be written, or a topic is moving. Otherwise
+    `writable`: a step of some topic can be written. `now`: a step can be written, or a topic is moving. Otherwise
     `pause_s` is the time until the next step.
     """
 
@@ -46,7 +46,7 @@ class LeftOver:
 
 
 def continuation(c: Coordinator, topics: Sequence[str]) -> LeftOver:
-    """Return the work left over by a run; the digest changes with every transition of these topics."""
+    """Return the work that a run leaves over. The digest changes with every transition of these topics."""
     due = transitions.due(c, tuple(topics))
     paths = [c.paths.state(topic) for topic in due]
     writable = any(need.outcome is TopicOutcome.WRITTEN for need in due.values())

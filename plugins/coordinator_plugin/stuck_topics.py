@@ -34,7 +34,8 @@ Q = TypeVar("Q")
 
 @dataclass(frozen=True, slots=True)
 class StuckTopic:
-    """A topic that is not Stable for too long, and a consumer that holds it up; no consumer = no owner.
+    """A topic that is not Stable for too long, and a consumer that holds it up. Without a consumer, partitions lack an
+    owner.
 
     `audit`: two consumers have the same partition, or a consumer commits for another's partition.
     """
@@ -46,7 +47,7 @@ class StuckTopic:
     audit: bool = False
 
     def plain(self) -> dict[str, Any]:
-        """Return the arguments of the asking run: only names, because the run reads the rest itself."""
+        """Return the arguments of the asking run. They have only names, because the run reads the facts itself."""
         about = {"audit": True} if self.audit else {}
         return {"trigger_run_id": self.run_id, "conf": {"topic": self.topic, "consumer": self.consumer, **about}}
 
@@ -103,7 +104,7 @@ def in_turn(found: Sequence[Q], now: float) -> tuple[Q, ...]:
 
 
 def flapping(c: Coordinator, topics: Collection[str]) -> dict[str, str]:
-    """Return flapping topic → a sentence about its last rebalances; unreadable topics are left out.
+    """Return flapping topic → a sentence about its last rebalances, without unreadable topics.
 
     Rebalances requested by a person or a policy do not count: drains, redeployments, upgrades, planned restarts,
     growth.
@@ -127,9 +128,7 @@ def flapping(c: Coordinator, topics: Collection[str]) -> dict[str, str]:
 
 
 def sentences(c: Coordinator) -> Iterator[str]:
-    """A line for each topic that cannot be read, is stuck, flaps, has partitions without an owner or two, with the
-    reason.
-    """
+    """Yield a line with the reason for each unreadable, stuck, flapping or disputed topic, or topic without all owners."""
     found = overview.topics(c)
     for topic, sentence in flapping(c, [one.topic for one in found]).items():
         yield f"{topic} flaps: {sentence}"
@@ -146,7 +145,7 @@ def sentences(c: Coordinator) -> Iterator[str]:
 
 
 def still_asked(c: Coordinator, topic: str, consumer: str) -> bool:
-    """Whether the question still stands: the topic is stuck or, without a consumer, flaps or has partitions without an
+    """Return whether the topic is stuck. Without a consumer, return whether it flaps or has partitions without an
     owner.
 
     Raises `Malformed` and other errors if the topic cannot be read.
@@ -169,7 +168,7 @@ def unowned_of(c: Coordinator, topic: str) -> Mapping[int, str]:
 
 
 def _overdue(c: Coordinator, topics: Collection[str], *, stable: bool = False) -> dict[str, tuple[str, float]]:
-    """Return `_stuck_since` of the stuck topics; unreadable topics are left out."""
+    """Return `_stuck_since` of the stuck topics, without unreadable topics."""
     found: dict[str, tuple[str, float]] = {}
     for topic in filter(is_topic, topics):
         with suppress(*UNREADABLE):
@@ -179,7 +178,7 @@ def _overdue(c: Coordinator, topics: Collection[str], *, stable: bool = False) -
 
 
 def _stuck_since(c: Coordinator, topic: str, *, stable: bool = False) -> tuple[str, float] | None:
-    """Return rebalance id and seconds overdue of a stuck topic, or of a `stable` unowned topic; else `None`."""
+    """Return rebalance id and seconds overdue of a stuck topic, or of a `stable` unowned topic; otherwise `None`."""
     path = c.paths.state(topic)
     node = c.zk.find(path)
     state = codec.decode_state(path, node.data) if node is not None else None
@@ -191,6 +190,9 @@ def _stuck_since(c: Coordinator, topic: str, *, stable: bool = False) -> tuple[s
 
 
 def _run_id(topic: str, consumer: str, rebalance: str, overdue_s: float) -> str:
-    """Return the id of a question's run. It stays the same for `ASK_AGAIN_S`, so the question comes once in this time."""
+    """Return the id of a question's run.
+
+    The id stays the same for `ASK_AGAIN_S`, so the question comes once in this time.
+    """
     digest = hashlib.sha256(f"{topic} {consumer} {rebalance}".encode()).hexdigest()[:8]
     return f"stuck__{topic[:60]}__{consumer}__{digest}__{int(overdue_s // ASK_AGAIN_S)}"

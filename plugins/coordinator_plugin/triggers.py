@@ -1,7 +1,7 @@
-"""Waits in the triggerer: they ask the consumers' interfaces, wake on ZooKeeper's watches, and end their task.
+"""Waits in the triggerer. They ask the consumers' interfaces, wake on ZooKeeper's watches, and end their task.
 
-A task that ends here needs no worker to resume. The triggerer runs one event loop for all triggers: blocking calls run
-in a thread, and ZooKeeper's threads reach the loop by `call_soon_threadsafe`.
+A task that ends here needs no worker to resume. The triggerer runs one event loop for all triggers. So blocking calls
+run in a thread, and ZooKeeper's threads reach the loop by `call_soon_threadsafe`.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 class Wake:
     """An event of this loop that other threads may set.
 
-    A single watcher serves every watch, so that watches do not pile up.
+    All watches share a single watcher, so that watches do not pile up.
     """
 
     def __init__(self) -> None:
@@ -44,12 +44,12 @@ class Wake:
         self._event = asyncio.Event()
 
     def from_thread(self) -> None:
-        """The watcher: never blocks, and does nothing after the end of the loop."""
+        """Wake the loop, as the watcher. Never blocks, and does nothing after the end of the loop."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._event.set)
 
     async def wait(self, limit_s: float) -> bool:
-        """Wait at most `limit_s`; return whether woken."""
+        """Wait at most `limit_s`. Return whether woken."""
         try:
             return await asyncio.wait_for(self._event.wait(), limit_s)
         except TimeoutError:
@@ -59,7 +59,7 @@ class Wake:
 
 
 async def borrowed(cluster: str) -> AbstractAsyncContextManager[Coordinator]:
-    """This process's coordinator of the cluster, with the present connections."""
+    """Return this process's coordinator of the cluster, with the present connections."""
     plain = await asyncio.to_thread(lambda: CoordinatorHook(cluster).plain_settings())
     return SHARED.borrow(cluster, session_key(plain), lambda: _open(plain))
 
@@ -72,7 +72,7 @@ def _open(plain: dict[str, Any]) -> Any:
 
 
 class ZooKeeperTrigger(BaseTrigger):
-    """A wait with the cluster's coordinator, borrowed again if ZooKeeper or the registry does not answer.
+    """A wait with the cluster's coordinator. The trigger borrows it again if ZooKeeper or the registry does not answer.
 
     `arguments` names the fields that Airflow stores.
     """
@@ -84,7 +84,7 @@ class ZooKeeperTrigger(BaseTrigger):
         super().__init__()  # type: ignore[no-untyped-call]
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return path and arguments, as stored by Airflow."""
+        """Return the path and the arguments that Airflow stores."""
         return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in self.arguments}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -108,17 +108,17 @@ class ZooKeeperTrigger(BaseTrigger):
 
     @abstractmethod
     async def watch(self, coordinator: Coordinator, wake: Wake) -> TriggerEvent:
-        """Wait; the event ends the task. Raises the coordinator's errors."""
+        """Wait. The event ends the task. Raises the coordinator's errors."""
 
     @abstractmethod
     def given_up(self, problem: str) -> TriggerEvent | None:
-        """The end of the task because of a lasting `problem`, or `None` to continue the wait."""
+        """Return the event that ends the task because of a lasting `problem`; `None` to continue the wait."""
 
 
 class ConfirmationTrigger(ZooKeeperTrigger):
-    """Waits until the consumers have confirmed, at most `limit_s`; `topics` is a JSON list, empty = all.
+    """Waits until the consumers have confirmed, at most `limit_s`. `topics`: a JSON list; empty means all.
 
-    The task succeeds with any outcome; it fails only if the coordinator cannot ask.
+    The task succeeds with any outcome. It fails only if the coordinator cannot ask.
     """
 
     arguments = ("cluster", "kind", "topics", "limit_s", "patience_s")
@@ -148,10 +148,10 @@ class ConfirmationTrigger(ZooKeeperTrigger):
 
 
 class RegistrationTrigger(ZooKeeperTrigger):
-    """Waits until a launched consumer has registered; `folder` is its run folder, empty if it is not on this host.
+    """Waits until a launched consumer has registered. `folder`: its run folder; empty if it is not on this host.
 
     The deadline (seconds since 1970) survives a restart of the triggerer. A failure shows the end of the driver's log.
-    An end before `began_at` is that of an earlier start, on this host and not on the worker's.
+    An end before `began_at` belongs to an earlier start.
     """
 
     arguments = ("cluster", "consumer", "folder", "limit_s", "deadline_at", "began_at")
@@ -204,11 +204,9 @@ class RegistrationTrigger(ZooKeeperTrigger):
 class QuestionTrigger(HITLTrigger):
     """Waits for a person's answer about a topic.
 
-    Answers with the default at the time-out, or when the problem has ended.
-
-    `digest`: the plan to approve; empty = the topic is stuck, or has partitions without an owner. The first look comes
-    after `poke_interval`: Airflow fails a task that resumes before the scheduler has noted the wait
-    (apache/airflow#72716), and the retry would ask again.
+    Answers with the default at the time-out, or when the problem has ended. `digest`: the plan to approve; empty if the
+    topic is stuck, or has partitions without an owner. The first look comes after `poke_interval`: Airflow fails a task
+    that resumes before the scheduler has noted the wait (apache/airflow#72716), and the retry would ask again.
     """
 
     def __init__(self, *, cluster: str, topic: str, consumer: str, digest: str = "", **kwargs: Any) -> None:
@@ -220,7 +218,7 @@ class QuestionTrigger(HITLTrigger):
 
     @classmethod
     def of(cls, asks: Any, ti_id: Any, topic: str, consumer: str = "", digest: str = "") -> "QuestionTrigger":
-        """The wait for the answer to an operator's question, until its `response_timeout`."""
+        """Return the wait for the answer to an operator's question, until its `response_timeout`."""
         return cls(
             cluster=asks.cluster,
             topic=topic,
@@ -234,13 +232,13 @@ class QuestionTrigger(HITLTrigger):
         )
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return path and arguments, as stored by Airflow."""
+        """Return the path and the arguments that Airflow stores."""
         names = ("cluster", "topic", "consumer", "digest")
         arguments = {**super().serialize()[1], **{name: getattr(self, name) for name in names}}
         return "coordinator_plugin.triggers.QuestionTrigger", arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Resumes the task with the answer."""
+        """Resume the task with the answer."""
         while True:
             await asyncio.sleep(self.poke_interval)
             event = await self._handle_response()  # type: ignore[no-untyped-call]
@@ -254,9 +252,9 @@ class QuestionTrigger(HITLTrigger):
         return self.timeout_datetime is not None and self.timeout_datetime < datetime.now(UTC)
 
     async def _withdrawn(self) -> bool:
-        """Return whether the question is withdrawn; an unreadable topic keeps it.
+        """Return whether to withdraw the question. An unreadable topic keeps the question.
 
-        Borrows at each check: answers work without ZooKeeper.
+        Borrows the coordinator at each check, because answers work without ZooKeeper.
         """
         try:
             async with await borrowed(self.cluster) as coordinator:

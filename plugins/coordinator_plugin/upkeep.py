@@ -39,13 +39,13 @@ LOOK_S = 10.0
 TURN_S = 60.0
 MOST_S = 300.0
 FOLLOW_S = 30 * 86_400.0
-"""Seconds that a run follows its own operation; `reconcile` continues it anyway."""
+"""Seconds that a run follows its own operation. `reconcile` continues the operation anyway."""
 MOST_LAUNCHES = 1_000
-"""Maximum launches of a run: Airflow maps a task over at most 1,024 (`[core] max_map_length`), and fails above that."""
+"""Maximum launches of a run. Airflow fails to map a task over more than 1,024 (`[core] max_map_length`)."""
 
 
 class ReconcileOperator(ClusterOperator):
-    """Does the upkeep and returns the runs to start; `dag_ids` are this cluster's DAGs, by their plain names."""
+    """Does the upkeep and returns the runs to start. `dag_ids`: this cluster's DAGs, by their plain names."""
 
     def __init__(self, *, dag_ids: Mapping[str, str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -57,7 +57,7 @@ class ReconcileOperator(ClusterOperator):
             findings = reconcile(coordinator)
             try:
                 tell_figures(coordinator, partial(passed_s, context), findings.seen)
-            except NoAccess as error:  # the runs are more than the figures
+            except NoAccess as error:  # the runs matter more than the figures
                 findings.lines.append(f"the figures are not sent: {error}")
             tell_audit(coordinator.paths.cluster, findings.audited)
             self.say(findings.lines or ["everything is as it should be"])
@@ -85,7 +85,7 @@ class ReconcileOperator(ClusterOperator):
         for dag_id in (self.dag_ids[name] for name in names if CAN_RUN_LATER):
             try:
                 paused = ti.get_dag(dag_id).is_paused
-            except AirflowRuntimeError as error:  # the other DAGs' work is done all the same
+            except AirflowRuntimeError as error:  # the other DAGs' work is still done
                 yield f"Airflow says nothing about {dag_id}, so its part of this may not be done: see that this DAG is there ({error})"
             else:
                 if paused:
@@ -104,7 +104,7 @@ def active_runs(ti: RuntimeTaskInstanceProtocol, dag_id: str, *, now: bool) -> i
 
 
 def waiting_launches(ti: RuntimeTaskInstanceProtocol, dag_id: str) -> Iterator[str]:
-    """Yield a line if Airflow starts no launch of the active runs: a task with a missing pool waits silently."""
+    """Yield a line if Airflow starts no launch of the active runs. A task with a missing pool waits silently."""
     waiting, begun = (
         ti.get_ti_count(dag_id, task_ids=[LAUNCH], states=states)
         for states in (["scheduled"], ["queued", "running", "deferred"])
@@ -118,16 +118,17 @@ def waiting_launches(ti: RuntimeTaskInstanceProtocol, dag_id: str) -> Iterator[s
 
 
 def passed_s(context: Context) -> float:
-    """Return the seconds between the begins of the last successful run and this run, so that nothing is counted twice.
+    """Return the seconds from the begin of the last successful run to the begin of this run, so that nothing is counted
+    twice.
 
-    At most `MOST_S`: an unobserved time is unknown. 0 for a run outside of the schedule, by hand without a logical date
-    or by a backfill: the next scheduled run counts its time.
+    At most `MOST_S`, because an unobserved time is unknown. 0 for a run outside of the schedule, by hand without a
+    logical date or by a backfill: the next scheduled run counts its time.
     """
     run = context["dag_run"]
     if run.logical_date is None or run.run_type == "backfill":
         return 0.0
     began_at = run.start_date
-    before = context.get("prev_start_date_success")  # a proxy, which asks Airflow now
+    before = context.get("prev_start_date_success")  # this proxy asks Airflow now
     if not before or began_at is None:
         return TURN_S
     return min(max(0.0, began_at.timestamp() - before.timestamp()), MOST_S)
@@ -137,7 +138,7 @@ class AutoscaleOperator(ClusterOperator):
     """Looks at the fleets with limits of growth, and reports or applies their policy's decision."""
 
     def execute(self, context: Context) -> list[str]:
-        """Look at each fleet once; the lines go to the log."""
+        """Look at each fleet once. The lines go to the log."""
         problems: list[str] = []
         with self.coordinator() as coordinator:
             found = [one.text for one in autoscale.look(coordinator, (), actor_of(context), problems)]
@@ -146,7 +147,7 @@ class AutoscaleOperator(ClusterOperator):
 
 
 class MissingConsumersOperator(ClusterOperator):
-    """The missing consumers of the run's fleet, at most `MOST_LAUNCHES`; each launch reads the fleet itself.
+    """Launches missing consumers of the run's fleet, at most `MOST_LAUNCHES`. Each launch reads the fleet itself.
 
     The choice is random, so that consumers with failing launches do not block the others.
     """
@@ -154,7 +155,7 @@ class MissingConsumersOperator(ClusterOperator):
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Return the arguments of each launch.
 
-        Empty in a run without a fleet, or beside an earlier run of the same fleet.
+        Return none in a run without a fleet, or while an earlier run of the same fleet is active.
         """
         problems: list[str] = []
         app = context["params"].get("app")
@@ -175,13 +176,13 @@ class MissingConsumersOperator(ClusterOperator):
 
 
 def given_of(context: Context) -> dict[str, Any]:
-    """Return the run's parameters; a text emptied in Airflow's form arrives as null."""
+    """Return the run's parameters. Airflow's form sends an emptied text as null."""
     return {name: "" if value is None else value for name, value in context["params"].items()}
 
 
 @contextmanager
 def opened(given: Mapping[str, Any]) -> Iterator[Coordinator]:
-    """Yield the coordinator of an action's run; log lines have its cluster, and the action's topic if any."""
+    """Yield the coordinator of an action's run. Log lines name its cluster, and the action's topic if any."""
     topic = {"topic": given["topic"]} if given.get("topic") else {}
     cluster = CoordinatorHook(given.get("cluster", "")).open()
     with one_line_errors(), cluster as coordinator, about(cluster=coordinator.paths.cluster, **topic):
@@ -198,7 +199,7 @@ class ActionOperator(UntemplatedOperator):
         self.action = action
 
     def execute(self, context: Context) -> list[str]:
-        """Run the action; a dry run logs the effect, and its task ends as skipped."""
+        """Run the action. A dry run logs the effect, and its task ends as skipped."""
         given, action = given_of(context), ACTIONS[self.action]
         dry_run = bool(given.get("dry_run", not action.reads))
         with opened(given) as coordinator:
@@ -211,9 +212,9 @@ class ActionOperator(UntemplatedOperator):
 
 
 class WatchSensor(UntemplatedOperator, BaseSensorOperator):
-    """Repeats and logs an action's `watch` until finished; between two looks the task has no worker.
+    """Repeats and logs an action's `watch` until finished. Between two looks the task has no worker.
 
-    Each look first measures the cost of the last moves: the next moves would hide it.
+    Each look first measures the cost of the last moves, because the next moves would hide it.
     """
 
     def __init__(self, *, action: str, **kwargs: Any) -> None:
@@ -221,7 +222,7 @@ class WatchSensor(UntemplatedOperator, BaseSensorOperator):
         self.action = action
 
     def execute(self, context: Context) -> Any:
-        """Look once, with Airflow's own wait for the next look; tells the next steps after the time-out."""
+        """Look once. Airflow's own wait brings the next look. After the time-out, tell the next steps."""
         try:
             return super().execute(context)
         except AirflowSensorTimeout:
@@ -231,9 +232,9 @@ class WatchSensor(UntemplatedOperator, BaseSensorOperator):
             ) from None
 
     def poke(self, context: Context) -> bool:
-        """Look once. Raises errors that end the task: a refused action is not watched.
+        """Look once. Passing errors lead to another look.
 
-        Passing errors lead to another look.
+        Raises errors that end the task, because a refused action is not watched.
         """
         given, watch = given_of(context), ACTIONS[self.action].watch
         if watch is None:

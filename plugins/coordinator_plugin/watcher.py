@@ -2,7 +2,7 @@
 
 The trigger compares ZooKeeper with its last view, kept in the asset's state store. So the next start finds a change
 that came while no triggerer ran. Watches wake the trigger, and it also reads every few seconds. An event names the
-change, not the action: the woken run reads ZooKeeper itself.
+change, not the action. The woken run reads ZooKeeper itself.
 
 Between its reads the trigger tries a connection to each consumer, to note a dead consumer's refusals before its session
 expires.
@@ -29,14 +29,14 @@ NOTE_S = 1.0
 # Connections to the consumers take at most a fifth of the time.
 REST = 4
 COALESCE_S = 0.15
-# The triggerer stores an event up to a second after it fired: the change counts as seen only after that.
+# The triggerer stores an event up to a second after it fired. Only then does the change count as seen.
 STORED_AFTER_S = 3.0
 KEY = "seen"
 log = logging.getLogger(__name__)
 
 
 class ZooKeeperChangesTrigger(BaseEventTrigger):
-    """Fires when a node of `scope` has changed in this cluster; waits and reconnects while ZooKeeper is away."""
+    """Fires when a node of `scope` has changed in this cluster. Waits and reconnects while ZooKeeper is away."""
 
     def __init__(self, cluster: str, scope: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -48,11 +48,11 @@ class ZooKeeperChangesTrigger(BaseEventTrigger):
         self._note_at_s = 0.0
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return path and arguments, as stored by Airflow."""
+        """Return the path and the arguments that Airflow stores."""
         return "coordinator_plugin.watcher.ZooKeeperChangesTrigger", {"cluster": self.cluster, "scope": self.scope}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield an event for the changes of each `COALESCE_S`, and at once for a lost consumer; never ends by itself."""
+        """Yield an event for the changes of each `COALESCE_S`, and at once for a lost consumer. Never ends by itself."""
         self._seen = await self._load()
         wake, problem = Wake(), ""
         while True:
@@ -125,6 +125,6 @@ class ZooKeeperChangesTrigger(BaseEventTrigger):
     def _state_store(self) -> Any:
         """Return the state store.
 
-        Airflow 3.2 has none: each start of a triggerer wakes the DAGs there, whose runs find no work.
+        Airflow 3.2 has none. There each start of a triggerer wakes the DAGs, and their runs find no work.
         """
         return getattr(self, "asset_state_store", None)
