@@ -13,7 +13,8 @@ from pathlib import Path
 SQLITE = "sqlite:///"
 SQLITE_ENDINGS = (".sqlite", ".sqlite3", ".db")
 DATABASE, REGISTRY, AUDIT_FOLDER = "database", "schemaRegistry", "auditFolder"
-OWN_SETTINGS = (AUDIT_FOLDER, DATABASE, REGISTRY, "delivery", "records")
+ON_ERROR = ("onError", "onErrorShare", "onErrorPerMinute")
+OWN_SETTINGS = (AUDIT_FOLDER, DATABASE, REGISTRY, "delivery", "records", *ON_ERROR)
 """Settings of our pipelines, with a check of each value."""
 REGISTRY_LOG_IN = ("schemaRegistryUser", "schemaRegistryPassword")
 NAMED = {DATABASE: "databases", REGISTRY: "registries"}

@@ -18,6 +18,7 @@ from coordinator_tasks.adapters.discovery import (
 )
 from coordinator_tasks.adapters.file_registry import FileDiscovery, FileRegistry
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
+from coordinator_tasks.adapters.kafka_records import ConfluentRecords
 from coordinator_tasks.adapters.kafka_rights import KafkaRights
 from coordinator_tasks.adapters.kafka_samples import ConfluentRecordSampler
 from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
@@ -26,7 +27,15 @@ from coordinator_tasks.adapters.status import HttpStatusClient
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.core.errors import BadSettings
 from coordinator_tasks.core.names import Paths
-from coordinator_tasks.core.ports import Clock, Discovery, GroupOffsets, RecordSampler, Registry, ZooKeeper
+from coordinator_tasks.core.ports import (
+    Clock,
+    Discovery,
+    GroupOffsets,
+    RecordAccess,
+    RecordSampler,
+    Registry,
+    ZooKeeper,
+)
 from coordinator_tasks.core.protocol.claims import MAX_STEP
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.settings import FILE_DISCOVERY, TRANSACTIONAL_FENCE, Settings, settings_from_environment
@@ -117,6 +126,10 @@ class ConsumerSession:
         if self.settings.fence == TRANSACTIONAL_FENCE:
             return TransactionalGroupOffsets(kafka, group, self.settings.cluster, limit_s)
         return ConfluentGroupOffsets(kafka, group, limit_s)
+
+    def records(self, group: str) -> RecordAccess:
+        """Access to records of the settings' brokers; `group`: a group on which the account has rights."""
+        return ConfluentRecords(self.settings.kafka, group, self.settings.answer_timeout_s)
 
     def sampler(self) -> RecordSampler:
         """A sampler of records of the settings' brokers."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from spark_apps.agent.process.consumer_process import ConsumerSettings as ConsumerSettings
     from spark_apps.consumer import Consumer as Consumer
     from spark_apps.consumer import SparkSettings as SparkSettings
+    from spark_apps.dead_letters import OnError as OnError
     from spark_apps.delivery import SinkUnavailable as SinkUnavailable
     from spark_apps.delivery import TransactionalSink as TransactionalSink
     from spark_apps.delivery.database import Database as Database
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "agent.process.consumer_process": ("ConsumerSettings",),
     "consumer": ("Consumer", "SparkSettings"),
+    "dead_letters": ("OnError",),
     "delivery": ("SinkUnavailable", "TransactionalSink"),
     "delivery.database": ("Database", "RowSink"),
     "delivery.database_sink": ("DatabaseSink",),

@@ -31,6 +31,7 @@ from coordinator_tasks.core.text import topic_patterns
 from coordinator_tasks.settings import settings_from_environment
 from spark_apps.agent.process.consumer_process import ConsumerSettings, Process, leave_on_signals, open_process
 from spark_apps.agent.threads.runner import TopicRunner
+from spark_apps.dead_letters.recovery import Site
 from spark_apps.delivery.hooks import Hooks, intercepted
 from spark_apps.delivery.lineage import outputs_of
 from spark_apps.pipelines import Build
@@ -231,13 +232,16 @@ class Consumer(TopicReaders[TopicQuery]):
         session.label(self._spark, topic)
         options = {"includeAssignment": "true", **self._how.options, "subscribe": topic}
         stream = self._intercepted(topic, source.load(self._spark, **options))
-        writer = agreed_writer(runner, build(stream, self._how.pipeline), self._how.hooks)
+        writer = agreed_writer(runner, build(stream, self._how.pipeline), self._how.hooks, self._site())
         check_stateless(writer, state_stays_behind=self._how.state_stays_behind)
         # A folder for each attempt: Spark would begin with the batch that the last query could not finish.
         checkpoint = str(self._checkpoints / topic / str(attempt))
         if self._process is not None:
             self.tell_lineage(self._process, runner, outputs_of(build, self._how.pipeline))
         return progress.start(writer.option("checkpointLocation", checkpoint).queryName(topic))
+
+    def _site(self) -> Site:
+        return Site(self._how.pipeline, None if self._process is None else self._process.records)
 
     def _intercepted(self, topic: str, stream: DataFrame) -> DataFrame:
         interceptors = self._how.hooks.consuming

@@ -21,6 +21,7 @@ from coordinator_tasks import logs
 from coordinator_tasks.cli import (
     audits,
     consumers,
+    dead_letters,
     metrics,
     offsets,
     rebalances,
@@ -62,6 +63,7 @@ MISTYPED: Any = next(kind for kind in reversed(typer.BadParameter.__mro__) if ha
 for part in (topics, rebalances, snapshots, state_files, consumers, audits, rights, metrics, version):
     app.add_typer(part.commands)
 app.add_typer(offsets.commands, name="offsets", rich_help_panel="Topics and partitions")
+app.add_typer(dead_letters.commands, name="dead-letters", rich_help_panel="Topics and partitions")
 
 
 @app.callback()

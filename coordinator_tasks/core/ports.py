@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from coordinator_tasks.core.errors import CoordinatorError
-from coordinator_tasks.core.model import Answer, Committed, Member, Token, TopicDescription, Unreachable
+from coordinator_tasks.core.model import Answer, Committed, KafkaRecord, Member, Token, TopicDescription, Unreachable
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +256,19 @@ class RecordSampler(Protocol):
         Partitions whose records do not arrive in time are left out. Blocks for some seconds; raises `KafkaUnavailable`
         and `BadSettings`.
         """
+
+
+class RecordAccess(Protocol):
+    """Reads single records again, and writes records; raises `KafkaUnavailable`."""
+
+    def partition_count(self, topic: str) -> int:
+        """Return the number of the topic's partitions; 0 = no such topic."""
+
+    def read(self, topic: str, places: Collection[tuple[int, int]]) -> Mapping[tuple[int, int], KafkaRecord]:
+        """Return the records at these (partition, offset); records that the log no longer has are left out."""
+
+    def send(self, topic: str, records: Sequence[tuple[int, KafkaRecord]]) -> None:
+        """Write records to partitions; all replicas in sync have the records on return."""
 
 
 class Clock(Protocol):

@@ -45,6 +45,10 @@ def sink_is_away(error: str) -> bool:
     return re.search(r"\bSinkUnavailable: ", error) is not None
 
 
+class RecordAtFault(Exception):
+    """Marks errors of ours that the content of a record causes."""
+
+
 class PositionMoved(CoordinatorError):
     """Under the consumer's own token, the sink's position is not the start of the batch: the table of positions was
     edited or emptied, or a row names a partition that the batch does not have. Nothing was written.

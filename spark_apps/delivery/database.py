@@ -14,11 +14,11 @@ from contextlib import contextmanager, suppress
 from decimal import Decimal
 from typing import Any
 
-from coordinator_tasks.core.errors import Refused
-from spark_apps.delivery import SinkUnavailable
-from spark_apps.delivery.dialects import Cursor, Row, dialect_of, quoted
+from coordinator_tasks.core.errors import CoordinatorError, Refused
+from spark_apps.delivery import RecordAtFault, SinkUnavailable
+from spark_apps.delivery.dialects import Cursor, Row, dialect_of, dialect_of_error, quoted
 
-__all__ = ["KEY", "Cursor", "Database", "RowSink", "borrowed", "first_line"]
+__all__ = ["KEY", "Cursor", "Database", "RowSink", "blames_record", "borrowed", "first_line"]
 
 KEY = {"topic": "TEXT", "partition": "INTEGER", "offset": "BIGINT"}
 """The place of a record in Kafka: the key of every idempotent row."""
@@ -76,6 +76,10 @@ class Database:
         """Return whether this error comes from the database or its connection."""
         return isinstance(error, self._dialect.error)
 
+    def blames_record(self, error: Exception) -> bool:
+        """Return whether the content of a record may have caused this error of a sink."""
+        return self._dialect.blames_row(error) if self.is_driver_error(error) else blames_record(error)
+
     def close(self) -> None:
         """Close the connection; the next transaction makes a new connection."""
         with self._lock:
@@ -106,6 +110,19 @@ def borrowed(url: str) -> Iterator[Database]:
         yield database
     finally:
         idle.append(database)
+
+
+def blames_record(error: Exception) -> bool:
+    """Return whether the content of a record may have caused this error of an application's function.
+
+    Files, connections, memory, and databases that do not answer are no record's fault.
+    """
+    if isinstance(error, OSError | MemoryError):
+        return False
+    if isinstance(error, CoordinatorError):
+        return isinstance(error, RecordAtFault) or type(error) is Refused
+    dialect = dialect_of_error(error)
+    return dialect is None or dialect.blames_row(error)
 
 
 def first_line(error: Exception) -> str:

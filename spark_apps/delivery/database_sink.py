@@ -11,6 +11,7 @@ are deleted, the topic continues at Kafka's committed offsets.
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
@@ -39,6 +40,9 @@ _MOVE = f'UPDATE {TABLE} SET "offset" = ? {_WHERE}'  # noqa: S608
 V = TypeVar("V")
 Prepare = Callable[[Cursor], None]
 Store = Callable[[Cursor, pa.Table], None]
+Add = Callable[[Mapping[int, SinkStep], pa.Table], None]
+Adding = Callable[[Cursor, Mapping[int, SinkStep], pa.Table, Add], None]
+"""Adds the rows of these steps by calls of `Add`, in the transaction of the cursor."""
 
 
 class DatabaseSink:
@@ -74,17 +78,21 @@ class DatabaseSink:
         self._first_claim.close()
         return {partition: standing for partition, (_, standing) in found.items()}
 
-    def write(self, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table) -> dict[int, SinkEntry]:
-        """See `TransactionalSink`."""
+    def write(
+        self, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table, adding: Adding | None = None
+    ) -> dict[int, SinkEntry]:
+        """See `TransactionalSink`; `adding` decides which rows are added in which calls."""
         check_rows(writer, steps, rows)
         if not steps:
             return {}
         with self.database.transaction() as cursor:
             refused = left_out(writer, steps, _standing(cursor, writer, steps), TABLE)
-            if len(refused) < len(steps):
-                taken = {p: step for p, step in steps.items() if p not in refused}
-                self._add(cursor, writer, taken, without(rows, refused))
-            moves = [(s.end, writer.cluster, writer.topic, p) for p, s in _sorted(steps) if p not in refused]
+            kept = {partition: step for partition, step in _sorted(steps) if partition not in refused}
+            if kept and adding is None:
+                self._add(cursor, writer, kept, without(rows, refused))
+            elif kept and adding is not None:
+                adding(cursor, kept, without(rows, refused), partial(self._add, cursor, writer))
+            moves = [(step.end, writer.cluster, writer.topic, partition) for partition, step in kept.items()]
             cursor.executemany(_MOVE, moves)
         return refused
 

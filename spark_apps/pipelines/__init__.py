@@ -6,13 +6,14 @@ once; for the other ways, return `AtMostOnce` or `ExactlyOnce` (`docs/delivery.m
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from coordinator_tasks.core.errors import Refused
+from spark_apps.dead_letters import OnError
 from spark_apps.delivery import Delivery, TransactionalSink
 from spark_apps.spark.progress import writer_field
 from spark_apps.state.stateful import Stateful
@@ -25,12 +26,14 @@ class ExactlyOnce:
     """Returned by a pipeline instead of a writer: rows with a column `partition`, and their sink.
 
     `each_batch` makes the sink's rows of a batch's rows, on the executors: for example sums by `partition` and another
-    column, since a stream itself keeps no state here. The result has a column `partition` too.
+    column, since a stream itself keeps no state here. The result has a column `partition` too. `on_error`: what happens to
+    records that cannot be processed.
     """
 
     rows: DataFrame
     sink: TransactionalSink
     each_batch: Callable[[DataFrame], DataFrame] | None = None
+    on_error: OnError = field(default_factory=OnError)
 
 
 @dataclass(frozen=True, slots=True)

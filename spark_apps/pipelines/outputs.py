@@ -3,28 +3,37 @@
 from collections.abc import Callable, Sequence
 from math import inf
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from coordinator_tasks.core.errors import Refused
 from spark_apps.agent.threads.runner import TopicRunner
-from spark_apps.delivery import Delivery, TransactionalSink
+from spark_apps.dead_letters import DeadLettersRefused
+from spark_apps.dead_letters.recovery import Bad, Recovery, Site
+from spark_apps.delivery import Delivery
+from spark_apps.delivery.database_sink import DatabaseSink
 from spark_apps.delivery.hooks import Hooks
 from spark_apps.pipelines import AtMostOnce, ExactlyOnce, Output, check_writer
 from spark_apps.state.sink import StatefulSink
 from spark_apps.state.stateful import Stateful, stateful_sink
 
 
-def agreed_writer(runner: TopicRunner, output: Output, hooks: Hooks) -> DataStreamWriter:
-    """The writer of the query; raises `Refused` for a writer that would lose records."""
+def agreed_writer(runner: TopicRunner, output: Output, hooks: Hooks, site: Site | None = None) -> DataStreamWriter:
+    """The writer of the query; raises `Refused` for a writer that would lose records.
+
+    `site`: what the treatment of bad records needs of the process.
+    """
     match output:
-        case ExactlyOnce(rows, sink, each_batch):
+        case ExactlyOnce(rows, sink):
             _check_partition(runner.topic, rows.columns)
+            recovery = _recovery(runner, output, site or Site())
             idle_s = sink.idle_s if isinstance(sink, StatefulSink) else inf
             runner.agree(Delivery.EXACTLY_ONCE, sink, hooks, idle_s=idle_s)
-            return rows.writeStream.foreachBatch(_transaction(runner, sink, each_batch))
+            return rows.writeStream.foreachBatch(_transaction(runner, output, recovery))
         case Stateful(rows):
-            return agreed_writer(runner, ExactlyOnce(rows, stateful_sink(output)), hooks)
+            once = ExactlyOnce(rows, stateful_sink(output), on_error=output.on_error)
+            return agreed_writer(runner, once, hooks, site)
         case AtMostOnce(writer):
             check_writer(writer)
             runner.agree(Delivery.AT_MOST_ONCE, None, hooks)
@@ -43,14 +52,39 @@ def _check_partition(topic: str, columns: Sequence[str]) -> None:
         )
 
 
+def _recovery(runner: TopicRunner, output: ExactlyOnce, site: Site) -> Recovery | None:
+    """Return the treatment of bad records; `None` = a bad record stops its partition."""
+    policy = output.on_error.overridden(site.settings)
+    if not policy.recovers:
+        return None
+    if "offset" not in output.rows.columns:
+        raise DeadLettersRefused(
+            f"the rows of topic {runner.topic} have no column 'offset' (they have {', '.join(output.rows.columns)}), by which "
+            "a bad record is found; keep that column of the stream, or let bad records stop the partition"
+        )
+    if not isinstance(output.sink, DatabaseSink):
+        raise DeadLettersRefused(
+            f"the sink of topic {runner.topic} is a {type(output.sink).__name__}: only a DatabaseSink can leave out bad records; "
+            "let bad records stop the partition"
+        )
+    return site.recovery(runner, policy)
+
+
 def _transaction(
-    runner: TopicRunner, sink: TransactionalSink, each_batch: Callable[[DataFrame], DataFrame] | None
+    runner: TopicRunner, output: ExactlyOnce, recovery: Recovery | None
 ) -> Callable[[DataFrame, int], None]:
-    def write(batch: DataFrame, _: int) -> None:
-        rows = (batch if each_batch is None else each_batch(batch)).toArrow()
+    def collected(batch: DataFrame) -> pa.Table:
+        rows = (batch if output.each_batch is None else output.each_batch(batch)).toArrow()
         _check_partition(runner.topic, rows.column_names)
+        return rows
+
+    def write(batch: DataFrame, _: int) -> None:
+        rows = collected(batch)
         writer, steps = runner.edit(lambda ownership: (ownership.writer, ownership.batches.adds()))
-        refused = sink.write(writer, steps, rows)
+        if recovery is None or not isinstance(output.sink, DatabaseSink):
+            refused = output.sink.write(writer, steps, rows)
+        else:
+            refused = recovery.write(output.sink, writer, steps, rows, Bad())
         runner.edit(lambda ownership: ownership.batches.refuse(refused))
         if isinstance(sink, StatefulSink):
             sizes = sink.sizes

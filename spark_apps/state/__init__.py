@@ -5,6 +5,7 @@ owner's token and moves the positions, so a fenced or dead owner changes nothing
 """
 
 from coordinator_tasks.core.errors import CoordinatorError, Refused
+from spark_apps.delivery import RecordAtFault
 
 
 class StateRefused(Refused):
@@ -27,7 +28,7 @@ class StateChanged(CoordinatorError):
     code = "KPC-067"
 
 
-class ProcessorFailed(CoordinatorError):
+class ProcessorFailed(RecordAtFault, CoordinatorError):
     """A stateful processor raises, returns rows of another schema, or keeps more under a key than is allowed. Nothing of the
     batch was written; the partition waits and is tried again.
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from spark_apps.delivery import SinkEntry, SinkStep, StateSize, Writer
 from spark_apps.delivery.database import Cursor
-from spark_apps.delivery.database_sink import DatabaseSink, Prepare
+from spark_apps.delivery.database_sink import Adding, DatabaseSink, Prepare
 from spark_apps.state import table
 from spark_apps.state.batch import Batch, Operator, check_schema
 from spark_apps.state.table import StateRows
@@ -25,11 +25,13 @@ class StatefulSink(DatabaseSink):
         self._clock = clock
         self.sizes: Mapping[int, StateSize] = {}
 
-    def write(self, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table) -> dict[int, SinkEntry]:
-        """See `TransactionalSink`; raises `StateDamaged` if the table was altered."""
+    def write(
+        self, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table, adding: Adding | None = None
+    ) -> dict[int, SinkEntry]:
+        """See `DatabaseSink`; raises `StateDamaged` if the table was altered."""
         self._batch_sizes: Mapping[int, StateSize] = {}
         try:
-            refused = super().write(writer, steps, rows)
+            refused = super().write(writer, steps, rows, adding)
         except Exception as error:
             if self.database.is_driver_error(error):
                 with self.database.transaction() as cursor:
@@ -59,7 +61,7 @@ class StatefulSink(DatabaseSink):
         idle = [p for p, step in steps.items() if step.start == step.end]
         batch = Batch(self._operator, state, int(self._clock() * 1_000))
         self.store(cursor, batch.run(rows, idle))
-        self._batch_sizes = batch.sizes
+        self._batch_sizes = {**self._batch_sizes, **batch.sizes}
 
 
 def _prepare(tables_of_sink: Prepare, cursor: Cursor) -> None:

@@ -6,7 +6,7 @@ Spark, each batch uses a fresh copy of the processor.
 """
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from math import inf
 
 from pyspark import cloudpickle
@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812 (its usual name)
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from spark_apps.dead_letters import OnError
 from spark_apps.delivery.database_sink import DatabaseSink
 from spark_apps.state import StateRefused
 from spark_apps.state.batch import Operator
@@ -37,7 +38,7 @@ class Stateful:
     columns; `output`: the schema of the processor's rows, and `time_mode`, as in `transformWithState`; `operator`: the name
     under which the state is stored. `determines_partition`: records with equal grouping columns are always in one
     partition, although Kafka's key is not among the columns. `idle_s`: after so many seconds without a record, the event time
-    of a partition goes on with the clock of the driver, less `idle_s`; infinite = never. `keeps_on_reset`: whether a reset of offsets keeps the state of its partitions.
+    of a partition goes on with the clock of the driver, less `idle_s`; infinite = never. `keeps_on_reset`: whether a reset of offsets keeps the state of its partitions. `on_error`: what happens to records that cannot be processed.
     """
 
     rows: DataFrame
@@ -51,6 +52,7 @@ class Stateful:
     determines_partition: bool = False
     idle_s: float = inf
     keeps_on_reset: bool = True
+    on_error: OnError = field(default_factory=OnError)
 
 
 def stateful_sink(given: Stateful) -> StatefulSink:

@@ -30,6 +30,7 @@ SECTIONS = (
         "changes nothing.\n\n",
         "8",
     ),
+    ("Dead letters", "See [dead letters](dead-letters.md).\n\n", "9"),
 )
 """Title, remark, and the digits before the last digit of the codes."""
 USAGE = (

@@ -34,7 +34,7 @@ from coordinator_tasks.core.model.history import (
     Record,
     Unmoved,
 )
-from coordinator_tasks.core.model.kafka import Committed, TopicDescription
+from coordinator_tasks.core.model.kafka import Committed, KafkaRecord, TopicDescription
 from coordinator_tasks.core.model.status import (
     Answer,
     Condition,
@@ -103,6 +103,7 @@ __all__ = [
     "Handoff",
     "IdClaim",
     "Isolation",
+    "KafkaRecord",
     "LastPass",
     "Member",
     "Move",

@@ -32,3 +32,14 @@ class Committed:
     cluster: str = ""
     topic_id: str = ""
     last_pass: LastPass | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaRecord:
+    """A record's content. `timestamp_type`: 0 = the producer's time, 1 = the broker's, -1 = none."""
+
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_ms: int = 0
+    timestamp_type: int = 0

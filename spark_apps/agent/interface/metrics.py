@@ -64,6 +64,12 @@ def _add_topic(found: Families, mine: dict[str, str], topic: str, one: OwnedFigu
         labels,
         one.fences,
     )
+    found.counter(
+        "coordinator_consumer_dead_letters_total",
+        "Records that the pipeline could not process, which became dead letters or were skipped",
+        labels,
+        one.dead_letters,
+    )
     messaging = {
         "messaging_system": "kafka",
         "messaging_destination_name": topic,

@@ -31,7 +31,7 @@ class OwnedFigures:
 
     Since this process began with the topic: `fences` = holdings ended by a newer token; `offsets` that have passed the
     sink, in batches that took `batch_s` in total; `batch_buckets`: upper bounds in seconds, with the number of batches
-    up to each.
+    up to each; `dead_letters` = records that the pipeline could not process, skipped records included.
     """
 
     group: str
@@ -43,6 +43,7 @@ class OwnedFigures:
     batch_s: float = 0.0
     batch_buckets: tuple[tuple[str, int], ...] = (("+Inf", 0),)
     failing: int = 0
+    dead_letters: int = 0
 
 
 @dataclass(frozen=True, slots=True)

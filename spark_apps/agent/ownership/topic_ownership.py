@@ -18,6 +18,7 @@ from spark_apps.agent.ownership.figures import OwnedFigures, PartitionFigures
 from spark_apps.agent.ownership.first import FirstOffsets
 from spark_apps.agent.ownership.grants import Grants
 from spark_apps.agent.ownership.holdings import Holdings
+from spark_apps.agent.ownership.letters import LetterCounts
 from spark_apps.agent.ownership.listening import Listening
 from spark_apps.agent.ownership.phases import Phase
 from spark_apps.agent.ownership.releasing import Releasing
@@ -45,6 +46,7 @@ class TopicOwnership:
         self.requests = Requests(identity, self.holdings, self.grants, clock, timing, self.reports)
         self.failing = Failing(self.holdings, clock)
         self.batches = Batches(self.holdings, self.grants, self.failing, clock, timing.fresh_s)
+        self.letters = LetterCounts(clock)
         self.listening = Listening(self.holdings, self.grants, self.reports)
         self._sizes: Mapping[int, StateSize] = {}
 
@@ -129,6 +131,7 @@ class TopicOwnership:
                 for p, h in owned.items()
             },
             fences=self.holdings.fences,
+            dead_letters=self.letters.total,
             offsets=self.batches.offsets,
             batch_s=self.batches.seconds.total,
             batch_buckets=tuple(self.batches.seconds.cumulative()),

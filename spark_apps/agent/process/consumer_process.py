@@ -17,7 +17,7 @@ from coordinator_tasks import __version__
 from coordinator_tasks.core.errors import Refused, StoreUnavailable
 from coordinator_tasks.core.model import ConsumerStatus, Member, TopicNode
 from coordinator_tasks.core.names import check_address, check_consumer
-from coordinator_tasks.core.ports import GroupOffsets
+from coordinator_tasks.core.ports import GroupOffsets, RecordAccess
 from coordinator_tasks.core.text import topic_patterns
 from coordinator_tasks.core.text.json_fields import MAX_REAL
 from coordinator_tasks.logs import know
@@ -140,6 +140,10 @@ class Process:
         if key not in self._offsets:  # topics of one group share the clients
             self._offsets[key] = self._connect(node, level)
         return self._offsets[key]
+
+    def records(self, group: str) -> RecordAccess:
+        """Access to single records of our own brokers; the account has rights on the group."""
+        return self._session.records(group)
 
     def _connect(self, node: TopicNode, level: str) -> GroupOffsets:
         kafka = {ISOLATION: level, **self.settings.site.kafka}

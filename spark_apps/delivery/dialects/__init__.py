@@ -4,7 +4,9 @@ A dialect is everything that differs between databases: addresses, connections, 
 """
 
 import re
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, ClassVar, Protocol, cast
@@ -61,6 +63,26 @@ class Cursor:
         self._cursor.execute(f'SELECT * FROM "{table}" LIMIT 0')  # noqa: S608 (our own name)
         return [str(column[0]) for column in self._cursor.description]
 
+    @contextmanager
+    def savepoint(self, undone: Callable[[Exception], bool]) -> Iterator[None]:
+        """Undo the block if it ends with an error that `undone` accepts; any error is raised.
+
+        After another error, the transaction has to end.
+        """
+        self.execute("SAVEPOINT part")
+        try:
+            yield
+        except Exception as error:
+            if undone(error):
+                self.execute("ROLLBACK TO SAVEPOINT part")
+                self.execute("RELEASE SAVEPOINT part")
+            raise
+        self.execute("RELEASE SAVEPOINT part")
+
+    def has_table(self, table: str) -> bool:
+        """Return whether there is such a table."""
+        return self.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", [table]) != []
+
     def load(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
         """Add many rows in the database's quickest way; a row whose key exists is an error."""
         self.executemany(insertion(table, columns), rows)
@@ -102,6 +124,9 @@ class Dialect(Protocol):
     def is_away(self, error: Exception) -> bool:
         """Return whether the server or the file is unreachable; failed statements and lock time-outs do not count."""
 
+    def blames_row(self, error: Exception) -> bool:
+        """Return whether a row's values may have caused the error: not a full disk, a lock time-out or a missing table."""
+
     def dataset(self, url: str, table: str) -> tuple[str, str]:
         """Return the table's namespace and name in OpenLineage."""
 
@@ -119,6 +144,13 @@ def dialect_of(url: str) -> Dialect:
             "(COORDINATOR_DATABASES_NAME)"
         )
     return cast(Dialect, import_module(f"{__name__}.{name}").DIALECT)
+
+
+def dialect_of_error(error: Exception) -> Dialect | None:
+    """Return the dialect whose driver raised the error; `None` for other errors."""
+    loaded = (sys.modules.get(f"{__name__}.{file.name}") for file in iter_modules(__path__))
+    dialects = [cast(Dialect, module.DIALECT) for module in loaded if module is not None]
+    return next((one for one in dialects if isinstance(error, one.error)), None)
 
 
 def insertion(table: str, columns: Sequence[str]) -> str:

@@ -59,6 +59,9 @@ _ENDS = frozenset({"57P01", "57P02", "57P03"})
 Class 08 is the connection; an error at connecting has no code.
 """
 
+_OF_ROW = ("21", "22", "23", "44", "54000", "P0")
+"""Cardinality, data, constraints, a view's check, a value too long for an index, and errors raised by triggers."""
+
 
 class _Cursor(Cursor):
     # Room in each page, so that a changed row stays in the row's page and no index changes.
@@ -70,6 +73,9 @@ class _Cursor(Cursor):
 
     def query_locked(self, statement: str, values: Row = ()) -> list[tuple[Any, ...]]:
         return self.query(f"{statement} FOR UPDATE", values)
+
+    def has_table(self, table: str) -> bool:
+        return self.query("SELECT to_regclass(?) IS NOT NULL", [table]) == [(True,)]
 
     def load(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
         with self._cursor.copy(f'COPY "{table}" ({quoted(columns)}) FROM STDIN') as copy:
@@ -148,6 +154,12 @@ class PostgreSQL(Dialect):
         if not isinstance(error, psycopg.OperationalError):
             return False
         return error.sqlstate is None or error.sqlstate.startswith("08") or error.sqlstate in _ENDS
+
+    def blames_row(self, error: Exception) -> bool:
+        state = getattr(error, "sqlstate", None)
+        if state is None:  # the client cannot send a value
+            return isinstance(error, psycopg.DataError | psycopg.ProgrammingError)
+        return str(state).startswith(_OF_ROW)
 
     def dataset(self, url: str, table: str) -> tuple[str, str]:
         parts = urlsplit(url)

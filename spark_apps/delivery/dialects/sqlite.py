@@ -20,6 +20,7 @@ _APPLICATION = slice(68, 72)
 _PRIMARY = 0xFF
 """The bits of an extended error code with the primary code."""
 _AWAY = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR})
+_OF_ROW = frozenset({sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG})
 _NO_FILE = (0, 0)
 _checking = threading.Lock()
 _checked: set[tuple[int, int]] = set()
@@ -73,6 +74,11 @@ class SQLite(Dialect):
 
     def is_away(self, error: Exception) -> bool:
         return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & _PRIMARY in _AWAY
+
+    def blames_row(self, error: Exception) -> bool:
+        if isinstance(error, sqlite3.DataError | sqlite3.InterfaceError | sqlite3.ProgrammingError):
+            return True
+        return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & _PRIMARY in _OF_ROW
 
     def dataset(self, url: str, table: str) -> tuple[str, str]:
         return "file", f"{_path(url)}#{table}"

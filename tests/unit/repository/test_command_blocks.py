@@ -21,7 +21,10 @@ from coordinator_tasks.core.model import Committed, Fleet, Token
 from coordinator_tasks.service.nodes import fleet, topics
 from coordinator_tasks.service.nodes.history import rebalances
 from coordinator_tasks.settings import settings_from_environment
+from spark_apps.dead_letters import table
+from spark_apps.delivery.database import Database
 from tests.fakes.cluster import PERSON
+from tests.letters_bench import letter
 from tests.world.site import Site
 
 ROOT = Path(__file__).parents[3]
@@ -128,6 +131,15 @@ def open_site() -> Site:
     return site
 
 
+def shop_with_a_dead_letter(folder: Path) -> str:
+    """Return the address of a database with the dead letter of the pages."""
+    url = f"sqlite:///{folder}/shop.sqlite"
+    with Database(url).transaction() as cursor:
+        table.prepare(cursor)
+        table.put(cursor, [letter("orders", 3, 1207)])
+    return url
+
+
 BLOCKS = [one for one in blocks() if any(map(typed_here, one.lines))]
 
 
@@ -137,6 +149,9 @@ def test_the_block_is_typed_on_a_shop_in_memory(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", Yes())
+    if "dead-letters" in block.text:
+        for name, value in {**LEAST, "COORDINATOR_DATABASES_SHOP": shop_with_a_dead_letter(tmp_path)}.items():
+            monkeypatch.setenv(name, value)
     site = open_site()
     rebalance = rebalances(site.coordinator, ["orders"], 1)[0].rebalance
     before = dict.fromkeys(one for name, one in BEFORE.items() if name in block.text)

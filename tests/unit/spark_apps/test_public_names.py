@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 PUBLIC = {
     *("Consumer", "ConsumerSettings", "SparkSettings", "configure", "ship_packages", "Build", "setting"),
     *("ExactlyOnce", "AtMostOnce", "TransactionalSink", "SinkUnavailable", "DatabaseSink", "Database", "RowSink"),
-    "Stateful",
+    *("Stateful", "OnError"),
     *("Hooks", "ConsumerRebalanceListener", "ConsumerInterceptor"),
     *("document", "lines", "decoded", "undecoded", "subject_of", "as_json"),
     *("writes_to", "Dataset", "table_dataset", "file_dataset"),

@@ -1,0 +1,189 @@
+"""Commands for the dead letters in a database of pipelines."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from coordinator_tasks.cli.base import Format, Json, Output, given_settings, how_of, listed, say_how_to_execute
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.text.partition_text import counted, cut
+from coordinator_tasks.fleet_values import SQLITE
+from coordinator_tasks.tables import NOBODY, Table
+from spark_apps.dead_letters import Letter, table
+from spark_apps.delivery.database import Cursor, Database, first_line
+
+MAX_LETTERS = 10_000
+SHOWN_ERROR_CHARS = 80
+SHOWN_VALUE_CHARS = 2_000
+
+commands = typer.Typer(name="dead-letters", help="Records that a pipeline could not process.")
+Place = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATABASE",
+        help="A database's address, or its name in the settings (databases.NAME).",
+        show_default=False,
+    ),
+]
+Topic = Annotated[str, typer.Argument(help="The topic of the record.", show_default=False)]
+OfTopic = Annotated[str, typer.Option("--topic", help="Only of this topic.", show_default=False)]
+
+
+@commands.command("list")
+def list_letters(
+    database: Place,
+    topic: OfTopic = "",
+    limit: Annotated[int, typer.Option(min=1, max=MAX_LETTERS, help="At most so many.")] = 100,
+    how: Output = Format.TABLE,
+    json: Json = False,
+) -> None:
+    """List dead letters, by topic, partition and offset."""
+    with _letters_of(database) as cursor:
+        found = [] if cursor is None else table.find(cursor, limit, **_where(topic))
+        every = 0 if cursor is None else table.count(cursor, **_where(topic))
+    listed(
+        [_plain(letter) for letter in found], how_of(how, json), lambda _: _text(found, every), lambda _: _rows(found)
+    )
+
+
+@commands.command()
+def show(
+    database: Place,
+    topic: Topic,
+    partition: Annotated[int, typer.Argument(min=0, help="The record's partition.", show_default=False)],
+    offset: Annotated[int, typer.Argument(min=0, help="The record's offset.", show_default=False)],
+    json: Json = False,
+) -> None:
+    """Show a dead letter: the record, the whole error, and where it happened."""
+    with _letters_of(database) as cursor:
+        where = {"topic": topic, "partition": partition, "offset": offset}
+        found = [] if cursor is None else table.find(cursor, MAX_LETTERS, **where)
+    if not found:
+        raise Refused(
+            f"there is no dead letter of topic {topic!r}, partition {partition}, offset {offset}; `dead-letters list` shows all"
+        )
+    plain = [_plain(letter) for letter in found]
+    listed(plain, how_of(Format.TABLE, json), lambda _: "\n\n".join(_one(one) for one in plain))
+
+
+@commands.command()
+def drop(
+    database: Place,
+    topic: Annotated[str, typer.Option("--topic", help="The topic of the records.", show_default=False)],
+    partition: Annotated[int | None, typer.Option(min=0, help="Only of this partition.", show_default=False)] = None,
+    offset: Annotated[
+        int | None, typer.Option(min=0, help="Only this record, of --partition.", show_default=False)
+    ] = None,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Make the change; the default only shows the change.")
+    ] = False,
+) -> None:
+    """Delete dead letters for good: nothing processes their records any more."""
+    if offset is not None and partition is None:
+        raise Refused("--offset names a record of a partition; give --partition too")
+    numbers = {name: value for name, value in {"partition": partition, "offset": offset}.items() if value is not None}
+    with _letters_of(database) as cursor:
+        number = 0 if cursor is None else table.count(cursor, topic=topic, **numbers)
+        if cursor is not None and execute:
+            table.drop(cursor, topic=topic, **numbers)
+    print(f"{counted(number, 'dead letter')} {'dropped' if execute else 'would be dropped'}")
+    if not execute:
+        say_how_to_execute()
+
+
+def _where(topic: str) -> dict[str, Any]:
+    return {"topic": topic} if topic else {}
+
+
+@contextmanager
+def _letters_of(place: str) -> Iterator[Cursor | None]:
+    """Yield a transaction of the database; `None` without the table of dead letters."""
+    url = place if "://" in place else _named(place)
+    if url.startswith(SQLITE) and not Path(url.removeprefix(SQLITE)).exists():
+        raise Refused("there is no such file of SQLite; correct the path of the database")
+    database = Database(url)
+    try:
+        with database.transaction() as cursor:
+            yield cursor if cursor.has_table(table.TABLE) else None
+    except Exception as error:
+        if database.is_driver_error(error):
+            raise Refused(
+                f"the database refuses the request: {first_line(error)}; check the account's rights"
+            ) from error
+        raise
+    finally:
+        database.close()
+
+
+def _named(name: str) -> str:
+    known = given_settings().databases
+    if name not in known:
+        raise Refused(
+            f"{name!r} is no address and no name of a database in the settings (known: {', '.join(sorted(known)) or 'none'}); give "
+            f"an address such as {SQLITE}{os.sep}path, or a name of databases.NAME"
+        )
+    return known[name]
+
+
+def _plain(letter: Letter) -> dict[str, Any]:
+    return {
+        "cluster": letter.place.cluster,
+        "topic": letter.place.topic,
+        "topic_id": letter.place.topic_id,
+        "partition": letter.place.partition,
+        "offset": letter.place.offset,
+        "failed_at": _time(letter.failed_at_ms),
+        "tries": letter.tries,
+        "stage": letter.stage,
+        "error_class": letter.kind,
+        "error": letter.error,
+        "release": letter.release,
+        "consumer": letter.consumer,
+        "timestamp": _time(letter.timestamp_ms),
+        "key": _shown(letter.key),
+        "headers": [[name, _shown(value)] for name, value in letter.headers],
+        "value": _shown(letter.value),
+    }
+
+
+def _shown(given: bytes | None) -> str | None:
+    """Return bytes as text, cut; bytes that are no UTF-8 are escaped."""
+    return None if given is None else cut(given.decode("utf-8", "backslashreplace"), SHOWN_VALUE_CHARS)
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds")
+
+
+def _text(found: Sequence[Letter], every: int) -> str:
+    left = "" if len(found) == every else f"\n\n{len(found)} of {every}; --limit shows more"
+    return f"{_rows(found)}{left}"
+
+
+def _rows(found: Iterable[Letter]) -> Table:
+    rows = (
+        (
+            letter.place.topic,
+            str(letter.place.partition),
+            str(letter.place.offset),
+            _time(letter.failed_at_ms),
+            str(letter.tries),
+            letter.stage,
+            cut(f"{letter.kind}: {letter.error}", SHOWN_ERROR_CHARS),
+        )
+        for letter in found
+    )
+    return Table(
+        ("topic", "partition", "offset", "failed at", "tries", "stage", "error"), rows, "there are no dead letters"
+    )
+
+
+def _one(plain: dict[str, Any]) -> str:
+    lines = [(name, value) for name, value in plain.items() if name != "headers"]
+    lines += [(f"header {name}", value) for name, value in plain["headers"]]
+    return "\n".join(f"{name.replace('_', ' '):<12} {NOBODY if value is None else value}" for name, value in lines)

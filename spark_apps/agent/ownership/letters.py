@@ -1,0 +1,53 @@
+"""Counts the records of a topic that the pipeline could not process, and keeps the bound of each partition."""
+
+from collections import deque
+
+from coordinator_tasks.core.ports import Clock
+
+WINDOW_S = 60.0
+FREE = 10
+"""Bad records within a minute from which on their share counts: the share of a minute with few records says little."""
+
+
+class LetterCounts:
+    """Bad records and all records of each partition, within the last minute; `total`: bad records since the start.
+
+    A partition that has exceeded its bound is stopped until it has passed the end of that batch, or has another grant.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.total = 0
+        self._clock = clock
+        self._minutes: dict[int, deque[tuple[float, int, int]]] = {}  # time, bad records, all records
+        self._stopped: dict[int, tuple[int, int]] = {}  # epoch of the grant, end of the batch
+
+    def is_stopped(self, partition: int, epoch: int, start: int) -> bool:
+        """Return whether a batch of the partition from `start` on may have no bad record."""
+        stopped = self._stopped.get(partition)
+        if stopped is not None and (stopped[0] != epoch or start >= stopped[1]):
+            del self._stopped[partition]
+            return False
+        return stopped is not None
+
+    def exceeds(self, partition: int, bad: int, records: int, share: float, per_minute: int) -> bool:
+        """Return whether so many bad records of a batch with so many records exceed the bound of a minute."""
+        minute = self._minute(partition)
+        all_bad = bad + sum(one for _, one, _ in minute)
+        all_records = records + sum(one for _, _, one in minute)
+        return all_bad > per_minute or (all_bad > FREE and all_bad > share * all_records)
+
+    def stop(self, partition: int, epoch: int, end: int) -> None:
+        """The batch up to `end` has exceeded the bound."""
+        self._stopped[partition] = (epoch, end)
+
+    def note(self, partition: int, bad: int, records: int) -> None:
+        """A batch of the partition has passed, without its bad records."""
+        self._minute(partition).append((self._clock.monotonic(), bad, records))
+        self.total += bad
+
+    def _minute(self, partition: int) -> deque[tuple[float, int, int]]:
+        found = self._minutes.setdefault(partition, deque())
+        since = self._clock.monotonic() - WINDOW_S
+        while found and found[0][0] < since:
+            found.popleft()
+        return found

@@ -1,0 +1,148 @@
+"""Records that a pipeline cannot process: which records, and where such records go.
+
+`halving` finds the records, `recovery` decides, `table` keeps the dead letters. `docs/dead-letters.md` is the page.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import isfinite
+
+from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused
+from coordinator_tasks.core.names import check_topic
+from spark_apps.delivery import RecordAtFault
+
+ON_ERROR, SHARE, PER_MINUTE, TOPIC = "onError", "onErrorShare", "onErrorPerMinute", "onErrorTopic"
+"""Settings of pipelines with which a site overrides `OnError`."""
+
+
+class DeadLettersRefused(Refused):
+    """The pipeline or its settings ask for a treatment of bad records that is not possible; the query does not start.
+
+    Remedy: correct the setting or the pipeline as the text says; create the topic that it names.
+    """
+
+    code = "KPC-090"
+
+
+class TooManyDeadLetters(CoordinatorError):
+    """More records of a partition than allowed could not be processed within a minute, so the pipeline is at fault and not
+    a record. The partition waits at the first record that fails; nothing of its batch was written.
+
+    Remedy: correct the cause of the error in the text. Or raise the bound, skip the records, or reset the offset.
+    """
+
+    code = "KPC-091"
+
+
+class RecordHasProblem(RecordAtFault, CoordinatorError):
+    """The pipeline reports a problem of a record, in its column of problems, and bad records stop the partition.
+
+    Remedy: look at the record; let such records go to dead letters or be skipped, or reset the offset behind the record.
+    """
+
+    code = "KPC-092"
+
+
+class LetterUnreadable(Malformed):
+    """A row of the table `consumer_dead_letters` was written by a later release, or another program has changed the table.
+
+    Remedy: use the release that wrote the row, or drop the row.
+    """
+
+    code = "KPC-093"
+
+    remedy = "use the release that wrote the row, or drop the row"
+
+
+class Action(StrEnum):
+    """What happens to a record that the pipeline cannot process."""
+
+    STOP = "stop"
+    SKIP = "skip"
+    DEAD_LETTER = "dead-letter"
+
+
+@dataclass(frozen=True, slots=True)
+class OnError:
+    """What happens to a record that a pipeline cannot process.
+
+    `action`: `stop` (the partition waits at the record), `skip` or `dead-letter`. The bound of a partition: at most
+    `per_minute` records within a minute, and from the eleventh record on at most `share` of the minute's records; beyond,
+    the partition stops. `topic`: the Kafka topic for dead letters; empty = a table in the sink's database.
+
+    Raises `DeadLettersRefused`.
+    """
+
+    action: str = Action.STOP
+    share: float = 0.01
+    per_minute: int = 60
+    topic: str = ""
+
+    def __post_init__(self) -> None:
+        if self.action not in [*Action]:
+            raise DeadLettersRefused(f"{ON_ERROR} is '{self.action}'; give {', '.join(Action)}")
+        if not (isfinite(self.share) and 0 <= self.share <= 1):
+            raise DeadLettersRefused(f"{SHARE} is {self.share}; give a number from 0 to 1, such as 0.01")
+        if self.per_minute < 0:
+            raise DeadLettersRefused(f"{PER_MINUTE} is {self.per_minute}; give a whole number from 0 on, such as 60")
+        if self.topic:
+            check_topic(self.topic)
+
+    @property
+    def recovers(self) -> bool:
+        """Return whether bad records are set apart at all."""
+        return self.action != Action.STOP
+
+    def overridden(self, settings: Mapping[str, str]) -> "OnError":
+        """Return the policy with the site's settings in place of the code's values."""
+        return replace(
+            self,
+            action=settings.get(ON_ERROR) or self.action,
+            share=_number(SHARE, settings.get(SHARE), self.share),
+            per_minute=int(_number(PER_MINUTE, settings.get(PER_MINUTE), self.per_minute)),
+            topic=settings.get(TOPIC) or self.topic,
+        )
+
+
+def _number(name: str, given: str | None, default: float) -> float:
+    try:
+        return float(given) if given else default
+    except ValueError:
+        raise DeadLettersRefused(
+            f"{name} is '{given}', which is no number; give a number such as {default:g}"
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class LetterPlace:
+    """The place of a dead letter's record."""
+
+    cluster: str
+    topic: str
+    topic_id: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """A record that could not be processed. Times are in milliseconds since 1970.
+
+    `kind`: class of the error, `error`: its text; `stage`: what failed; `release`: of the consumer; `tries`: how often the
+    record has failed, replays included.
+    """
+
+    place: LetterPlace
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_ms: int = 0
+    timestamp_type: int = 0
+    kind: str
+    error: str
+    stage: str
+    release: str
+    consumer: str
+    failed_at_ms: int
+    tries: int = 1

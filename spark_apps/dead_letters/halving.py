@@ -1,0 +1,58 @@
+"""Finds the bad records of a batch by halving its offsets."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+
+class Span(NamedTuple):
+    """Offsets `start` (inclusive) to `end` (exclusive) of a partition."""
+
+    partition: int
+    start: int
+    end: int
+
+
+Spans = Sequence[Span]
+
+
+def size_of(spans: Spans) -> int:
+    """Return the number of offsets."""
+    return sum(span.end - span.start for span in spans)
+
+
+def halves(spans: Spans) -> tuple[list[Span], list[Span]]:
+    """Return the first and the second half of at least two offsets."""
+    first, left = [], size_of(spans) // 2
+    for place, span in enumerate(spans):
+        size = span.end - span.start
+        if size > left:
+            cut = span.start + left
+            if left:
+                first.append(span._replace(end=cut))
+            return first, [span._replace(start=cut), *spans[place + 1 :]]
+        first.append(span)
+        left -= size
+    return first, []
+
+
+def apart(
+    spans: Spans,
+    attempt: Callable[[Spans], None],
+    blames: Callable[[Exception], bool],
+    found: Callable[[int, int, Exception], None],
+) -> None:
+    """Call `attempt` for all of the spans, in order; an attempt that fails is repeated with each half of its offsets.
+
+    `found` gets partition, offset and error of each single offset that fails. An error that no record may have caused
+    (`blames`) is raised at once.
+    """
+    try:
+        attempt(spans)
+    except Exception as error:
+        if not blames(error):
+            raise
+        if size_of(spans) == 1:
+            found(spans[0].partition, spans[0].start, error)
+            return
+        for half in halves(spans):
+            apart(half, attempt, blames, found)

@@ -1,0 +1,265 @@
+"""Sets the bad records of a batch apart, so that the other records pass: skipped, or kept as dead letters."""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial, reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from coordinator_tasks import __version__
+from coordinator_tasks.core.model import KafkaRecord
+from coordinator_tasks.core.ports import RecordAccess
+from spark_apps.agent.ownership.letters import LetterCounts
+from spark_apps.agent.threads.runner import TopicRunner
+from spark_apps.dead_letters import (
+    Action,
+    DeadLettersRefused,
+    Letter,
+    LetterPlace,
+    OnError,
+    RecordHasProblem,
+    TooManyDeadLetters,
+    table,
+)
+from spark_apps.dead_letters.halving import Span, Spans, apart, size_of
+from spark_apps.delivery import SinkEntry, SinkStep, Writer
+from spark_apps.delivery.database import Cursor, first_line
+from spark_apps.delivery.database_sink import Add, DatabaseSink
+
+Place = tuple[int, int]
+"""Partition and offset."""
+Steps = Mapping[int, SinkStep]
+Read = Callable[[Collection[Place]], Mapping[Place, KafkaRecord]]
+Send = Callable[[Sequence[Letter]], None]
+MAX_ERROR_CHARS = 4_000
+MAX_RECORD_BYTES = 8 * 1024 * 1024
+"""Of key, value and headers of a dead letter: the driver and the database have to hold the letter in one piece."""
+STORE, PIPELINE, PROBLEM = "store", "pipeline", "problem"
+"""Stages of a failure: the sink's store, the pipeline itself, and a problem that the pipeline reports in a column."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Bad:
+    """The bad records of a batch, by place: stage and error."""
+
+    records: dict[Place, tuple[str, Exception]] = field(default_factory=dict)
+
+    def of(self, partitions: Collection[int]) -> dict[Place, tuple[str, Exception]]:
+        return {place: bad for place, bad in sorted(self.records.items()) if place[0] in partitions}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What the treatment of bad records needs of the process: the pipelines' settings, and records of Kafka.
+
+    `access`: makes an access to records from a consumer group.
+    """
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    access: Callable[[str], RecordAccess] | None = None
+
+    def recovery(self, runner: TopicRunner, policy: OnError) -> "Recovery":
+        """Return the treatment of a topic's bad records; raises `DeadLettersRefused`."""
+        if policy.action != Action.DEAD_LETTER:
+            return Recovery(policy, runner, lambda _: {})
+        if self.access is None:
+            raise DeadLettersRefused("dead letters need an access to Kafka's records, and this process has none")
+        access = self.access(runner.group)
+        return Recovery(policy, runner, partial(access.read, runner.topic))
+
+
+class Recovery:
+    """The treatment of the bad records of one topic. `read` gets records again; `send` writes letters to a Kafka topic."""
+
+    def __init__(self, policy: OnError, runner: TopicRunner, read: Read, send: Send | None = None) -> None:
+        self.policy = policy
+        self._runner = runner
+        self._read = read
+        self._send = send
+
+    # Exactly once ----------------------------------------------------------------------------------------------------
+
+    def write(
+        self, sink: DatabaseSink, writer: Writer, steps: Steps, rows: pa.Table, bad: Bad
+    ) -> Mapping[int, SinkEntry]:
+        """Write a batch in one transaction: good rows, dead letters and positions; `bad` has the bad records so far."""
+        if not bad.records:
+            try:
+                return self._noted(steps, bad, sink.write(writer, steps, rows))
+            except Exception as error:
+                if not self.may_recover(error, steps, sink.database.blames_record):
+                    raise
+                log.warning("topic %s: a batch failed, and its bad records are set apart: %s", writer.topic, error)
+        found = Bad(dict(bad.records))
+        adding = partial(self._add, writer, found, sink.database.blames_record)
+        return self._noted(steps, found, sink.write(writer, steps, rows, adding))
+
+    def _add(
+        self,
+        writer: Writer,
+        bad: Bad,
+        blames: Callable[[Exception], bool],
+        cursor: Cursor,
+        steps: Steps,
+        rows: pa.Table,
+        add: Add,
+    ) -> None:
+        ordered = rows.sort_by([(name, "ascending") for name in ("partition", "offset") if name in rows.column_names])
+        spans = spans_of(steps)
+        divisible = "offset" in rows.column_names or size_of(spans) == 1
+
+        def attempt(some: Spans) -> None:
+            part = within(ordered, some) if "offset" in rows.column_names else ordered
+            if part.num_rows:
+                with cursor.savepoint(blames):
+                    add({span.partition: steps[span.partition] for span in some}, part)
+
+        idle = {partition: step for partition, step in steps.items() if step.end == step.start}
+        if idle:
+            add(idle, rows.slice(0, 0))
+        apart(spans, attempt, lambda error: divisible and blames(error), partial(self.found, steps, bad, STORE))
+        letters = self.letters(writer, bad.of(steps))
+        if letters and self._send is not None:
+            self._send(letters)
+        elif letters:
+            table.prepare(cursor)
+            table.put(cursor, letters)
+
+    # Every delivery --------------------------------------------------------------------------------------------------
+
+    def may_recover(self, error: Exception, steps: Steps, blames: Callable[[Exception], bool]) -> bool:
+        """Return whether a record of the batch may have caused the error, and bad records are set apart."""
+        return self.policy.recovers and bool(size_of(spans_of(steps))) and blames(error)
+
+    def found(self, steps: Steps, bad: Bad, stage: str, partition: int, offset: int, error: Exception) -> None:
+        """Note a bad record; raises `TooManyDeadLetters`."""
+        bad.records[partition, offset] = (stage, error)
+        step, policy = steps[partition], self.policy
+        of_partition = sum(1 for place in bad.records if place[0] == partition)
+
+        def stopped(letters: LetterCounts) -> bool:
+            if letters.exceeds(partition, of_partition, step.end - step.start, policy.share, policy.per_minute):
+                letters.stop(partition, step.token.epoch, step.end)
+            return letters.is_stopped(partition, step.token.epoch, step.start)
+
+        if self._runner.edit(lambda ownership: stopped(ownership.letters)):
+            raise TooManyDeadLetters(
+                f"partition {partition}: more than {policy.per_minute} records, or more than {policy.share:.2%} of all, could "
+                f"not be processed within a minute, so the pipeline is at fault and not a record; the partition stops; the last "
+                f"error: {type(error).__name__}: {first_line(error)}"
+            ) from error
+
+    def problems(self, rows: pa.Table, column: str, steps: Steps) -> tuple[pa.Table, Bad]:
+        """Return the rows of records without a problem, without the column, and the records with a problem."""
+        problems, bad = rows[column], Bad()
+        kept = rows.drop_columns([column])
+        if problems.null_count == len(problems):
+            return kept, bad
+        told = rows.filter(pc.is_valid(problems)).select(["partition", "offset", column]).to_pylist()
+        for row in sorted(told, key=lambda one: (one["partition"], one["offset"])):
+            place, error = (row["partition"], row["offset"]), RecordHasProblem(str(row[column]))
+            if not self.policy.recovers:
+                raise RecordHasProblem(f"partition {place[0]}, offset {place[1]}: {error}")
+            if place not in bad.records and place[0] in steps:
+                self.found(steps, bad, PROBLEM, *place, error)
+        return kept.filter(pc.invert(_at(kept, bad.records))), bad
+
+    def letters(self, writer: Writer, bad: Mapping[Place, tuple[str, Exception]]) -> list[Letter]:
+        """Return the dead letters of these records, which are read from Kafka again; none if records are skipped."""
+        if self.policy.action == Action.SKIP or not bad:
+            return []
+        records, now_ms = self._read(bad.keys()), int(time.time() * 1_000)
+        return [
+            letter_of(writer, place, records.get(place), stage, error, now_ms) for place, (stage, error) in bad.items()
+        ]
+
+    def _noted(self, steps: Steps, bad: Bad, refused: Mapping[int, SinkEntry]) -> Mapping[int, SinkEntry]:
+        self.note({partition: step for partition, step in steps.items() if partition not in refused}, bad)
+        return refused
+
+    def note(self, steps: Steps, bad: Bad) -> None:
+        """The batch has passed, without its bad records."""
+        if not self.policy.recovers:
+            return
+        counts = {p: sum(1 for place in bad.records if place[0] == p) for p in steps}
+
+        def note(letters: LetterCounts) -> None:
+            for partition, step in steps.items():
+                letters.note(partition, counts[partition], step.end - step.start)
+
+        self._runner.edit(lambda ownership: note(ownership.letters))
+        for (partition, offset), (stage, error) in bad.of(steps).items():
+            log.warning(
+                "topic %s, partition %d, offset %d: %s: %s (%s): %s",
+                *(
+                    self._runner.topic,
+                    partition,
+                    offset,
+                    self.policy.action,
+                    stage,
+                    type(error).__name__,
+                    first_line(error),
+                ),
+            )
+
+
+def letter_of(
+    writer: Writer, place: Place, record: KafkaRecord | None, stage: str, error: Exception, now_ms: int
+) -> Letter:
+    """Return the dead letter of a record; `None` = the log no longer has the record."""
+    content, note = record or KafkaRecord(), "" if record is not None else " (the log no longer has the record)"
+    parts = [content.key, content.value, *(value for _, value in content.headers)]
+    size = sum(len(part or b"") for part in parts)
+    if size > MAX_RECORD_BYTES:
+        content, note = KafkaRecord(), f" (the record of {size:,} bytes is too large for a dead letter)"
+    return Letter(
+        place=LetterPlace(writer.cluster, writer.topic, writer.topic_id, *place),
+        key=content.key,
+        value=content.value,
+        headers=content.headers,
+        timestamp_ms=content.timestamp_ms,
+        timestamp_type=content.timestamp_type,
+        kind=type(error).__name__,
+        error=_storable(str(error))[:MAX_ERROR_CHARS] + note,
+        stage=stage,
+        release=__version__,
+        consumer=writer.consumer,
+        failed_at_ms=now_ms,
+    )
+
+
+def spans_of(steps: Steps) -> list[Span]:
+    """Return the offsets of a batch, in the order of the partitions."""
+    return [Span(p, step.start, step.end) for p, step in sorted(steps.items()) if step.end > step.start]
+
+
+def within(rows: pa.Table, spans: Spans) -> pa.Table:
+    """Return the rows whose records are in the spans."""
+    partitions, offsets = rows["partition"], rows["offset"]
+    conditions = (
+        pc.and_(pc.equal(partitions, p), pc.and_(pc.greater_equal(offsets, start), pc.less(offsets, end)))
+        for p, start, end in spans
+    )
+    return rows.filter(reduce(pc.or_, conditions))
+
+
+def _at(rows: pa.Table, places: Iterable[Place]) -> pa.ChunkedArray:
+    """Return for each row whether its record is at one of these places."""
+    of_partition: dict[int, list[int]] = {}
+    for partition, offset in places:
+        of_partition.setdefault(partition, []).append(offset)
+    conditions = (
+        pc.and_(pc.equal(rows["partition"], p), pc.is_in(rows["offset"], pa.array(offsets, rows["offset"].type)))
+        for p, offsets in of_partition.items()
+    )
+    return reduce(pc.or_, conditions)
+
+
+def _storable(text: str) -> str:
+    """Return the text without the characters that PostgreSQL refuses."""
+    return text.encode("utf-8", "replace").decode().replace("\x00", "")

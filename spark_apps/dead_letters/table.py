@@ -1,0 +1,121 @@
+"""The table `consumer_dead_letters`: a row per record that could not be processed, in the database of the pipeline's sink.
+
+A row is added in the transaction that moves the position behind its record. A record that fails again replaces its row.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from spark_apps.dead_letters import Letter, LetterPlace, LetterUnreadable
+from spark_apps.delivery.database import Cursor
+
+TABLE = "consumer_dead_letters"
+VERSION = 1
+"""Format of a row; rows of a later format are not read."""
+KEY_COLUMNS = ("cluster", "topic", "topic_id", "partition", "offset")
+COLUMNS = (
+    *KEY_COLUMNS,
+    *("version", "key", "value", "headers", "timestamp_ms", "timestamp_type"),
+    *("error_class", "error", "stage", "release", "consumer", "failed_at_ms", "tries"),
+)
+_CREATE = f"""
+CREATE TABLE IF NOT EXISTS {TABLE} (
+    cluster TEXT NOT NULL, topic TEXT NOT NULL, topic_id TEXT NOT NULL, "partition" INTEGER NOT NULL,
+    "offset" BIGINT NOT NULL, version INTEGER NOT NULL, key BYTEA, value BYTEA, headers TEXT NOT NULL,
+    timestamp_ms BIGINT NOT NULL, timestamp_type INTEGER NOT NULL, error_class TEXT NOT NULL, error TEXT NOT NULL,
+    stage TEXT NOT NULL, release TEXT NOT NULL, consumer TEXT NOT NULL, failed_at_ms BIGINT NOT NULL,
+    tries INTEGER NOT NULL, PRIMARY KEY (cluster, topic, topic_id, "partition", "offset")
+)"""
+_SELECT = f"SELECT {', '.join(f'{chr(34)}{name}{chr(34)}' for name in COLUMNS)} FROM {TABLE}"  # noqa: S608
+_ORDER = 'ORDER BY topic, topic_id, "partition", "offset"'
+_AT = 'cluster = ? AND topic = ? AND topic_id = ? AND "partition" = ? AND "offset" = ?'
+_DELETE = f"DELETE FROM {TABLE} WHERE {_AT}"  # noqa: S608
+
+
+def prepare(cursor: Cursor) -> None:
+    """Create the table where it is missing."""
+    cursor.exclusively(TABLE)  # two consumers with their first dead letters would both create the table
+    cursor.execute(_CREATE)
+
+
+def put(cursor: Cursor, letters: Iterable[Letter]) -> None:
+    """Store letters in place of those of the same records."""
+    cursor.replace(TABLE, COLUMNS, KEY_COLUMNS, [_row(letter) for letter in letters])
+
+
+def delete(cursor: Cursor, places: Iterable[LetterPlace]) -> int:
+    """Delete the letters at these places; return the number of deleted letters."""
+    return sum(cursor.execute(_DELETE, _values(place)) for place in places)
+
+
+def find(cursor: Cursor, limit: int, **where: Any) -> list[Letter]:
+    """Return at most `limit` letters in the order of topic, partition and offset; `where`: column → wanted value.
+
+    Raises `LetterUnreadable`.
+    """
+    found = cursor.query(f"{_SELECT} {_having(where)} {_ORDER} LIMIT {limit:d}", tuple(where.values()))
+    return [_letter(dict(zip(COLUMNS, row, strict=True))) for row in found]
+
+
+def count(cursor: Cursor, **where: Any) -> int:
+    """Return the number of letters; `where` as in `find`."""
+    ((number,),) = cursor.query(f"SELECT COUNT(*) FROM {TABLE} {_having(where)}", tuple(where.values()))  # noqa: S608
+    return int(number)
+
+
+def drop(cursor: Cursor, **where: Any) -> None:
+    """Delete letters; `where` as in `find`."""
+    cursor.execute(f"DELETE FROM {TABLE} {_having(where)}", tuple(where.values()))  # noqa: S608
+
+
+def _having(where: Mapping[str, Any]) -> str:
+    return "WHERE " + (" AND ".join(f'"{name}" = ?' for name in where) or "1 = 1")
+
+
+def _values(place: LetterPlace) -> tuple[Any, ...]:
+    return place.cluster, place.topic, place.topic_id, place.partition, place.offset
+
+
+def _row(letter: Letter) -> Sequence[Any]:
+    headers = [[name, None if value is None else base64.b64encode(value).decode()] for name, value in letter.headers]
+    return (
+        *_values(letter.place),
+        *(VERSION, letter.key, letter.value, json.dumps(headers), letter.timestamp_ms, letter.timestamp_type),
+        *(letter.kind, letter.error, letter.stage, letter.release, letter.consumer, letter.failed_at_ms, letter.tries),
+    )
+
+
+def _letter(row: dict[str, Any]) -> Letter:
+    place = LetterPlace(*(row[name] for name in KEY_COLUMNS))
+    where = f"{TABLE}, topic {place.topic}, partition {place.partition}, offset {place.offset}"
+    if row["version"] != VERSION:
+        raise LetterUnreadable(where, f"the row has format {row['version']}, and this release reads {VERSION}")
+    try:
+        headers = tuple(
+            (str(name), None if value is None else base64.b64decode(value))
+            for name, value in json.loads(row["headers"])
+        )
+    except (ValueError, TypeError, binascii.Error) as error:
+        raise LetterUnreadable(where, f"the headers cannot be read ({error})") from error
+    return Letter(
+        place=place,
+        key=_bytes(row["key"]),
+        value=_bytes(row["value"]),
+        headers=headers,
+        timestamp_ms=row["timestamp_ms"],
+        timestamp_type=row["timestamp_type"],
+        kind=row["error_class"],
+        error=row["error"],
+        stage=row["stage"],
+        release=row["release"],
+        consumer=row["consumer"],
+        failed_at_ms=row["failed_at_ms"],
+        tries=row["tries"],
+    )
+
+
+def _bytes(value: Any) -> bytes | None:
+    return None if value is None else bytes(value)

@@ -1,0 +1,266 @@
+"""Bad records leave their batch for the dead letters, in the transaction of the good rows, on SQLite and on PostgreSQL."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from coordinator_tasks import __version__
+from coordinator_tasks.core.errors import KafkaUnavailable
+from spark_apps.dead_letters import LetterUnreadable, OnError, TooManyDeadLetters, table
+from spark_apps.delivery import SinkStep, SinkUnavailable
+from spark_apps.delivery.database import Database
+from tests.letters_bench import NEWER, ROWS, TOKEN, Stage
+
+BAD = 1_000
+DRIVER = (sqlite3.Error, psycopg.Error)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/rows.sqlite" if request.param == "sqlite" else request.getfixturevalue("postgres").url
+
+
+@pytest.fixture
+def stage(url: str) -> Iterator[Stage]:
+    made = Stage(url)
+    yield made
+    made.close()
+
+
+def test_a_bad_record_among_many_becomes_a_dead_letter_and_the_others_pass(stage: Stage) -> None:
+    stage.claim(0, 1)
+    log = {(p, o): BAD if (p, o) == (1, 377) else 1 for p in range(2) for o in range(1_000)}
+    assert stage.write(log) == {}
+    assert stage.stored() == [place for place in log if place != (1, 377)]
+    assert (stage.position(0), stage.position(1)) == (1_000, 1_000)
+    (letter,) = stage.letters()
+    assert (letter.key, letter.value, letter.headers) == (b"k", b"1-377", (("h", b"\0"), ("n", None)))
+    assert (letter.place.topic_id, letter.timestamp_ms, letter.stage, letter.tries) == ("id-1", 1_377, "store", 1)
+    assert (letter.release, letter.consumer) == (__version__, "a")
+    assert letter.kind in ("IntegrityError", "CheckViolation")
+    assert "number" in letter.error
+    assert stage.stores < 40, "halved, and not tried one by one"
+    assert stage.counts.total == 1
+
+
+places = st.dictionaries(
+    st.tuples(st.integers(0, 2), st.integers(0, 30)), st.sampled_from([1, 1, 1, BAD, None]), min_size=1, max_size=60
+)
+
+
+@given(batches=st.lists(places, min_size=1, max_size=3))
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_rows_and_letters_together_are_the_log_and_each_record_comes_once(url: str, batches: list[Any]) -> None:
+    stage, starts = Stage(url), dict.fromkeys(range(3), 0)
+    try:
+        stage.claim(*starts)
+        log: dict[tuple[int, int], Any] = {}
+        orders: list[list[tuple[int, int]]] = []
+        stage.during = lambda rows: orders.append([(r["partition"], r["offset"]) for r in rows.to_pylist()])
+        for batch in batches:
+            moved = {(p, starts[p] + o): number for (p, o), number in batch.items()}
+            ends = {p: max(o for q, o in moved if p == q) + 1 for p in {p for p, _ in moved}}
+            stage.write(moved, steps={p: SinkStep(TOKEN, starts[p], end) for p, end in ends.items()})
+            starts |= ends
+            log |= moved
+        bad = sorted(place for place, number in log.items() if number != 1)
+        assert stage.places() == bad
+        assert stage.stored() == sorted(log.keys() - set(bad))
+        assert stage.counts.total == len(bad)
+        assert {p: stage.position(p) or 0 for p in starts} == starts
+        assert all(order == sorted(order) for order in orders[1:] if len(batches) == 1), "in the log's order"
+    finally:
+        stage.close()
+
+
+def test_a_failure_after_the_dead_letters_leaves_neither_rows_nor_letters_nor_positions(stage: Stage) -> None:
+    stage.claim(0)
+    original = table.put
+
+    def put(cursor: Any, letters: Any) -> None:
+        original(cursor, letters)
+        raise ZeroDivisionError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table, "put", put)
+        with pytest.raises(ZeroDivisionError):
+            stage.write({(0, 0): 1, (0, 1): BAD, (0, 2): 1})
+    assert (stage.stored(), stage.places(), stage.position()) == ([], [], None)
+    stage.write({(0, 0): 1, (0, 1): BAD, (0, 2): 1})
+    assert (stage.stored(), stage.places(), stage.position()) == ([(0, 0), (0, 2)], [(0, 1)], 3)
+
+
+def test_a_record_that_kafka_does_not_give_again_now_commits_nothing(stage: Stage) -> None:
+    stage.claim(0)
+
+    def away(_: object) -> Any:
+        raise KafkaUnavailable("away")
+
+    stage.recovery._read = away
+    with pytest.raises(KafkaUnavailable):
+        stage.write({(0, 0): 1, (0, 1): BAD})
+    assert (stage.stored(), stage.places(), stage.position()) == ([], [], None)
+    stage.recovery._read = lambda _: {}
+    stage.write({(0, 0): 1, (0, 1): BAD})
+    (letter,) = stage.letters()
+    assert letter.value is None
+    assert letter.error.endswith("(the log no longer has the record)")
+
+
+def test_letters_of_a_partition_under_another_token_are_left_out(stage: Stage) -> None:
+    stage.claim(0, 1)
+    stage.claim(1, token=NEWER)
+    assert stage.write({(0, 0): BAD, (0, 1): 1, (1, 0): BAD, (1, 1): 1}).keys() == {1}
+    assert (stage.places(), stage.stored(), stage.position(1)) == ([(0, 0)], [(0, 1)], None)
+
+
+def test_skipped_records_leave_no_letter_and_are_counted(url: str) -> None:
+    stage = Stage(url, OnError("skip", share=1.0))
+    stage.claim(0)
+    stage.write({(0, 0): 1, (0, 1): BAD, (0, 2): 1})
+    assert (stage.stored(), stage.places(), stage.position()) == ([(0, 0), (0, 2)], [], 3)
+    assert (stage.reads, stage.counts.total) == ([], 1)
+    stage.close()
+
+
+def test_where_records_stop_their_partition_the_error_is_raised_as_it_is(url: str) -> None:
+    stage = Stage(url, OnError())
+    stage.claim(0)
+    with pytest.raises(DRIVER):
+        stage.write({(0, 0): 1, (0, 1): BAD})
+    assert (stage.stored(), stage.places(), stage.stores) == ([], [], 1)
+    stage.close()
+
+
+@pytest.mark.parametrize("error", [SinkUnavailable("away"), OSError(28, "No space left on device"), MemoryError()])
+def test_what_is_no_records_fault_is_not_halved(stage: Stage, error: Exception) -> None:
+    stage.claim(0)
+
+    def fail(_: pa.Table) -> None:
+        raise error
+
+    stage.during = fail
+    with pytest.raises(type(error)):
+        stage.write({(0, 0): 1, (0, 1): 1})
+    assert (stage.stores, stage.places(), stage.position()) == (1, [], None)
+
+
+def test_a_missing_table_is_no_records_fault(stage: Stage) -> None:
+    stage.claim(0)
+    with Database(stage.url).transaction() as cursor:
+        cursor.execute("ALTER TABLE numbers RENAME TO elsewhere")
+    try:
+        with pytest.raises(DRIVER):
+            stage.write({(0, 0): 1, (0, 1): 1})
+        assert (stage.stores, stage.places()) == (1, [])
+    finally:
+        with Database(stage.url).transaction() as cursor:
+            cursor.execute("ALTER TABLE elsewhere RENAME TO numbers")
+
+
+def test_a_full_database_in_the_middle_of_the_halving_is_one_error_and_commits_nothing(tmp_path: Path) -> None:
+    stage = Stage(f"sqlite:///{tmp_path}/rows.sqlite")
+    stage.claim(0)
+    log = {(0, o): BAD if o == 3_000 else 1 for o in range(4_000)}
+    with stage.sink.database.transaction() as cursor:
+        ((pages,),) = cursor.query("PRAGMA page_count")
+    dialect = stage.sink.database._dialect
+
+    def connect_full(*given: Any) -> Any:
+        made = original(*given)
+        made.execute(f"PRAGMA max_page_count = {pages + 20}")
+        return made
+
+    original = dialect.connect
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dialect, "connect", connect_full)
+        stage.sink.database.close()
+        with pytest.raises(sqlite3.OperationalError, match="full"):
+            stage.write(log)
+    assert (stage.stored(), stage.places(), stage.position()) == ([], [], None)
+    stage.sink.database.close()
+    stage.write(log)
+    assert (len(stage.stored()), stage.places(), stage.position()) == (3_999, [(0, 3_000)], 4_000)
+    stage.close()
+
+
+def test_beyond_the_bound_the_partition_stops_with_the_bound_and_the_last_error(url: str) -> None:
+    stage = Stage(url, OnError("dead-letter", share=0.01, per_minute=60))
+    stage.claim(0, 1)
+    bad = {(0, o): BAD if o % 50 == 0 else 1 for o in range(1_000)}  # 2 %
+    said = r"partition 0: more than 60 records, or more than 1.00% .* the partition stops; the last error: \w+: "
+    with pytest.raises(TooManyDeadLetters, match=said):
+        stage.write(bad)
+    assert (stage.stored(), stage.places()) == ([], [])
+    # Within the failed batch not even one record may fail, or an outage would become dead letters piece by piece.
+    with pytest.raises(TooManyDeadLetters, match=said):
+        stage.write({(0, 0): BAD})
+    stage.write({(1, 0): BAD, (1, 1): 1})
+    assert (stage.places(), stage.stored()) == ([(1, 0)], [(1, 1)])
+    stage.counts.stop(1, NEWER.epoch, 10)  # of another grant of the partition
+    stage.write({(1, 2): BAD, (1, 3): 1})
+    assert stage.places() == [(1, 0), (1, 2)]
+    stage.close()
+
+
+def test_ten_records_of_a_quiet_minute_are_no_broken_pipeline_and_eleven_are(url: str) -> None:
+    stage = Stage(url)
+    stage.recovery.policy = OnError("dead-letter")
+    stage.claim(0)
+    for offset in range(10):
+        stage.write({(0, offset): BAD})
+    with pytest.raises(TooManyDeadLetters):
+        stage.write({(0, 10): BAD})
+    stage.clock.advance(61)
+    with pytest.raises(TooManyDeadLetters):
+        stage.write({(0, 10): BAD})
+    stage.write({(0, 10): 1})
+    stage.write({(0, 11): BAD})
+    assert len(stage.places()) == 11
+    stage.close()
+
+
+def test_at_most_so_many_records_within_a_minute(url: str) -> None:
+    stage = Stage(url, OnError("dead-letter", share=1.0, per_minute=3))
+    stage.claim(0)
+    stage.write({(0, o): BAD for o in range(3)})
+    with pytest.raises(TooManyDeadLetters):
+        stage.write({(0, 3): BAD})
+    stage.close()
+
+
+def test_a_letter_that_comes_again_replaces_the_former_one(stage: Stage) -> None:
+    stage.claim(0)
+    stage.write({(0, 0): BAD})
+    with Database(stage.url).transaction() as cursor:
+        cursor.execute('UPDATE consumer_positions SET "offset" = 0 WHERE cluster = ?', [stage.cluster])
+    stage.write({(0, 0): BAD})
+    assert stage.places() == [(0, 0)]
+
+
+def test_a_row_of_a_later_release_is_refused(stage: Stage) -> None:
+    stage.claim(0)
+    stage.write({(0, 0): BAD})
+    for change in ("version = 2", "headers = '[1]'"):
+        with Database(stage.url).transaction() as cursor:
+            cursor.execute(f"UPDATE {table.TABLE} SET {change} WHERE cluster = ?", [stage.cluster])
+        with pytest.raises(LetterUnreadable, match="partition 0, offset 0"):
+            stage.letters()
+        with Database(stage.url).transaction() as cursor:
+            cursor.execute(f"UPDATE {table.TABLE} SET version = 1 WHERE cluster = ?", [stage.cluster])
+
+
+def test_values_that_the_client_cannot_send_are_the_records_fault(stage: Stage) -> None:
+    stage.claim(0)
+    stage.sink.store = lambda cursor, part: ROWS.append(
+        cursor, [[row["topic"], 0, row["offset"], 2**70 if row["number"] == 2 else 1] for row in part.to_pylist()]
+    )
+    stage.write({(0, 0): 1, (0, 1): 2, (0, 2): 1})
+    assert (stage.stored(), stage.places()) == ([(0, 0), (0, 2)], [(0, 1)])

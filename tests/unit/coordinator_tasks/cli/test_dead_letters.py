@@ -1,0 +1,89 @@
+"""The commands `dead-letters`: what a person and a program read, and what is dropped."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_apps.dead_letters import table
+from spark_apps.delivery.database import Database
+from tests.letters_bench import letter
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    made = f"sqlite:///{tmp_path}/shop.sqlite"
+    database = Database(made)
+    with database.transaction() as cursor:
+        table.prepare(cursor)
+        table.put(cursor, [letter("orders", 0, offset) for offset in (3, 7)] + [letter("clicks", 1, 5)])
+    database.close()
+    return made
+
+
+def test_a_list_has_a_line_for_each_dead_letter(run: Run, url: str) -> None:
+    code, out, _ = run("dead-letters", "list", url)
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert code == 0
+    assert lines[0] == "TOPIC PARTITION OFFSET FAILED AT TRIES STAGE ERROR"
+    assert lines[1].startswith("clicks 1 5 2023-11-14T22:13:21.000+00:00 1 store ValueError: no\\nnumber!")
+    assert [line.split()[:3] for line in lines[2:]] == [["orders", "0", "3"], ["orders", "0", "7"]]
+    assert max(map(len, lines)) < 180
+    code, out, _ = run("dead-letters", "list", url, "--topic", "orders", "--limit", "1", "-o", "csv")
+    assert out.splitlines()[1].startswith("orders,0,3,")
+    assert "1 of 2; --limit shows more" in run("dead-letters", "list", url, "--topic", "orders", "--limit", "1")[1]
+
+
+def test_one_is_shown_whole_and_harmless(run: Run, url: str) -> None:
+    code, out, _ = run("dead-letters", "show", url, "orders", "0", "7")
+    assert code == 0
+    assert "value        not \\u001b[31m json" in out
+    assert "key          k\\xff" in out
+    assert "header empty -" in out
+    (found,) = json.loads(run("dead-letters", "show", url, "orders", "0", "7", "--json")[1])
+    assert (found["offset"], found["headers"], found["release"]) == (7, [["trace", "1"], ["empty", None]], "1.2.3")
+    code, _, err = run("dead-letters", "show", url, "orders", "0", "8")
+    assert (code, "there is no dead letter of topic 'orders', partition 0, offset 8" in err) == (2, True)
+
+
+def test_nothing_is_dropped_without_execute(run: Run, url: str) -> None:
+    code, out, err = run("dead-letters", "drop", url, "--topic", "orders", "--partition", "0", "--offset", "3")
+    assert (code, out.strip()) == (0, "1 dead letter would be dropped")
+    assert "add --execute" in err
+    assert run("dead-letters", "drop", url, "--topic", "orders", "--execute")[1].strip() == "2 dead letters dropped"
+    assert [one["topic"] for one in json.loads(run("dead-letters", "list", url, "--json")[1])] == ["clicks"]
+    code, _, err = run("dead-letters", "drop", url, "--topic", "orders", "--offset", "3")
+    assert (code, "give --partition too" in err) == (2, True)
+
+
+def test_a_database_without_dead_letters_has_none_and_is_not_changed(run: Run, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/other.sqlite"
+    with Database(url).transaction() as cursor:
+        cursor.execute("CREATE TABLE other (x TEXT)")
+    assert run("dead-letters", "list", url)[1].strip() == "there are no dead letters"
+    assert run("dead-letters", "drop", url, "--topic", "x", "--execute")[1].strip() == "0 dead letters dropped"
+    with Database(url).transaction() as cursor:
+        assert not cursor.has_table(table.TABLE)
+    code, _, err = run("dead-letters", "list", f"sqlite:///{tmp_path}/none.sqlite")
+    assert (code, "no such file" in err, (tmp_path / "none.sqlite").exists()) == (2, True, False)
+
+
+def test_a_database_is_named_as_in_the_settings(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, _, err = run("dead-letters", "list", "shop")
+    assert (code, err.startswith("error: KPC-0")) == (2, True)
+    for name, value in {"CLUSTER": "main", "ZOOKEEPER": "z:2181", "KAFKA_BOOTSTRAP_SERVERS": "k:9092"}.items():
+        monkeypatch.setenv(f"COORDINATOR_{name}", value)
+    monkeypatch.setenv("COORDINATOR_DATABASES_SHOP", url)
+    assert "clicks" in run("dead-letters", "list", "shop")[1]
+    assert "known: shop" in run("dead-letters", "list", "store")[2]
+
+
+def test_a_row_of_a_later_release_is_named(run: Run, url: str) -> None:
+    with Database(url).transaction() as cursor:
+        cursor.execute(f"UPDATE {table.TABLE} SET version = 2 WHERE topic = 'clicks'")
+    code, _, err = run("dead-letters", "list", url)
+    assert code == 4
+    assert "KPC-093: consumer_dead_letters, topic clicks, partition 1, offset 5: the row has format 2" in err
