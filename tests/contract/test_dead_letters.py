@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from coordinator_tasks import __version__
 from coordinator_tasks.core.errors import KafkaUnavailable
 from spark_apps.dead_letters import LetterUnreadable, OnError, TooManyDeadLetters, table
+from spark_apps.dead_letters.recovery import Bad
 from spark_apps.delivery import SinkStep, SinkUnavailable
 from spark_apps.delivery.database import Database
 from tests.letters_bench import NEWER, ROWS, TOKEN, Stage
+from tests.stateful_bench import Bench, Counting, arrow
 
 BAD = 1_000
 DRIVER = (sqlite3.Error, psycopg.Error)
@@ -264,3 +266,48 @@ def test_values_that_the_client_cannot_send_are_the_records_fault(stage: Stage) 
     )
     stage.write({(0, 0): 1, (0, 1): 2, (0, 2): 1})
     assert (stage.stored(), stage.places()) == ([(0, 0), (0, 2)], [(0, 1)])
+
+
+class Refusing(Counting):
+    """Counts the rows of each key, and does not bear the key `bad`."""
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:  # noqa: N802, N803 - Spark's names
+        if key[0] == "bad":
+            raise ValueError("a bad key")
+        yield from super().handleInputRows(key, rows, timerValues)
+
+
+def test_a_record_that_a_stateful_processor_refuses_leaves_state_and_rows_of_the_others(url: str) -> None:
+    bench, stage = Bench(url, Refusing()), Stage(url)
+    bench.claim("a", TOKEN)
+    for batch in ("xyx", "xBz", "xx"):
+        start = bench.offsets.get(0, 0)
+        rows = [
+            {"key": "bad" if key == "B" else key, "amount": 1, "partition": 0, "offset": start + number}
+            for number, key in enumerate(batch)
+        ]
+        steps = {0: SinkStep(TOKEN, start, start + len(batch))}
+        stage.recovery.write(bench.sinks["a"], bench.writer("a"), steps, arrow(rows, bench.rows), Bad())
+        bench.offsets[0] = start + len(batch)
+    stage.cluster = bench.cluster
+    (letter,) = stage.letters()
+    assert (letter.place.offset, letter.kind) == (4, "ProcessorFailed")
+    assert "at key ('bad',): ValueError: a bad key" in letter.error
+    assert [total for total in bench.totals() if total[0] == "x"] == [("x", "2"), ("x", "3"), ("x", "5")]
+    stage.close()
+    bench.close()
+
+
+def test_idle_partitions_of_a_batch_with_a_bad_record_are_added_once(stage: Stage) -> None:
+    added: list[tuple[list[int], int]] = []
+    real = stage.sink._add
+
+    def add(cursor: Any, writer: Any, steps: Any, rows: pa.Table) -> None:
+        added.append((sorted(steps), rows.num_rows))
+        real(cursor, writer, steps, rows)
+
+    stage.claim(0, 1)
+    stage.sink._add = add
+    stage.write({(0, 0): 1, (0, 1): BAD}, steps={1: SinkStep(TOKEN, 7, 7)})
+    assert added == [([0, 1], 2), ([1], 0), ([0], 2), ([0], 1), ([0], 1)]
+    assert (stage.stored(), stage.places(), stage.position(1)) == ([(0, 0)], [(0, 1)], 7)
