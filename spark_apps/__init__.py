@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from spark_apps.delivery.lineage import writes_to as writes_to
     from spark_apps.lakehouse.delta import DeltaSink as DeltaSink
     from spark_apps.lakehouse.iceberg import IcebergSink as IcebergSink
+    from spark_apps.pipelines import AtLeastOnce as AtLeastOnce
     from spark_apps.pipelines import AtMostOnce as AtMostOnce
     from spark_apps.pipelines import Build as Build
     from spark_apps.pipelines import ExactlyOnce as ExactlyOnce
@@ -51,7 +52,7 @@ _PLACES = {
     "delivery.lineage": ("Dataset", "file_dataset", "table_dataset", "writes_to"),
     "lakehouse.delta": ("DeltaSink",),
     "lakehouse.iceberg": ("IcebergSink",),
-    "pipelines": ("AtMostOnce", "Build", "ExactlyOnce", "setting"),
+    "pipelines": ("AtLeastOnce", "AtMostOnce", "Build", "ExactlyOnce", "setting"),
     "pipelines.json_records": ("document", "lines"),
     "pipelines.protobuf_records": ("as_json",),
     "pipelines.schema_registry": ("decoded", "subject_of", "undecoded"),

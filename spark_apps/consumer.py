@@ -34,7 +34,8 @@ from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.dead_letters.recovery import Site
 from spark_apps.delivery.hooks import Hooks, intercepted
 from spark_apps.delivery.lineage import outputs_of
-from spark_apps.pipelines import Build
+from spark_apps.pipelines import Build, Output
+from spark_apps.pipelines.bad_records import Rerun
 from spark_apps.pipelines.outputs import agreed_writer
 from spark_apps.records.agent_socket import AgentServer, Reading
 from spark_apps.spark import progress, session, source
@@ -232,7 +233,9 @@ class Consumer(TopicReaders[TopicQuery]):
         session.label(self._spark, topic)
         options = {"includeAssignment": "true", **self._how.options, "subscribe": topic}
         stream = self._intercepted(topic, source.load(self._spark, **options))
-        writer = agreed_writer(runner, build(stream, self._how.pipeline), self._how.hooks, self._site())
+        writer = agreed_writer(
+            runner, build(stream, self._how.pipeline), self._how.hooks, *self._of_bad_records(topic, build, stream)
+        )
         check_stateless(writer, state_stays_behind=self._how.state_stays_behind)
         # A folder for each attempt: Spark would begin with the batch that the last query could not finish.
         checkpoint = str(self._checkpoints / topic / str(attempt))
@@ -240,8 +243,15 @@ class Consumer(TopicReaders[TopicQuery]):
             self.tell_lineage(self._process, runner, outputs_of(build, self._how.pipeline))
         return progress.start(writer.option("checkpointLocation", checkpoint).queryName(topic))
 
-    def _site(self) -> Site:
-        return Site(self._how.pipeline, None if self._process is None else self._process.records)
+    def _of_bad_records(self, topic: str, build: Build, stream: DataFrame) -> tuple[Site, Rerun]:
+        """Return what the treatment of bad records needs."""
+        process, settings = self._process, self._how.pipeline
+
+        def again(frame: DataFrame) -> Output:
+            return build(self._intercepted(topic, frame), settings)
+
+        who = ("", 0) if process is None else (process.identity.consumer, process.identity.incarnation)
+        return Site(settings, None if process is None else process.records), Rerun(topic, again, stream.schema, *who)
 
     def _intercepted(self, topic: str, stream: DataFrame) -> DataFrame:
         interceptors = self._how.hooks.consuming

@@ -1,7 +1,7 @@
 """Exactly once with bad records: a log in memory, a table that refuses some of its records, and the dead letters."""
 
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +10,8 @@ import pyarrow as pa
 from coordinator_tasks.core.model import KafkaRecord, Token
 from spark_apps.agent.ownership.letters import LetterCounts
 from spark_apps.dead_letters import Letter, LetterPlace, OnError, table
+from spark_apps.dead_letters import Stage as FailedStage
+from spark_apps.dead_letters.halving import Spans
 from spark_apps.dead_letters.recovery import Bad, Place, Recovery
 from spark_apps.delivery import SinkEntry, SinkStep, Writer
 from spark_apps.delivery.database import Cursor, Database, RowSink
@@ -37,7 +39,8 @@ class Stage:
         self.runner: Any = SimpleNamespace(topic=TOPIC, group="g", edit=lambda change: change(ownership))
         self.recovery = Recovery(policy, self.runner, self.read)
 
-    def read(self, places: Collection[Place]) -> Mapping[Place, KafkaRecord]:
+    def read(self, spans: Spans, most_bytes: int) -> Mapping[Place, KafkaRecord] | None:
+        places = [(span.partition, offset) for span in spans for offset in range(span.start, span.end)]
         self.reads += places
         return {
             (p, o): KafkaRecord(b"k", f"{p}-{o}".encode(), (("h", b"\0"), ("n", None)), 1_000 + o) for p, o in places
@@ -109,7 +112,7 @@ def letter(topic: str, partition: int, offset: int) -> Letter:
         timestamp_ms=1_700_000_000_000,
         kind="ValueError",
         error="no\nnumber" + "!" * 100,
-        stage="store",
+        stage=FailedStage.STORE,
         release="1.2.3",
         consumer="a",
         failed_at_ms=1_700_000_001_000,

@@ -1,7 +1,7 @@
 """`ports.RecordAccess` on confluent_kafka: single records by their offsets, and a producer of records."""
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from operator import methodcaller
 from typing import Any
@@ -15,15 +15,17 @@ from coordinator_tasks.core.model import KafkaRecord
 from coordinator_tasks.library_log import LIBRARY_LOG
 
 Place = tuple[int, int]
+AT_ONCE = 500
+LOOK_S = 0.1
 _OWN = {
     "enable.auto.commit": False,
     "auto.offset.reset": "error",
     "enable.partition.eof": True,
-    # The records were read once, so none of an aborted transaction is among them.
     "isolation.level": "read_uncommitted",
     "queued.max.messages.kbytes": 1_024,
 }
-_GONE = frozenset({KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})  # noqa: SLF001 - their only names
+_END = KafkaError._PARTITION_EOF  # noqa: SLF001 - its only name
+_LOST = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})  # noqa: SLF001 - its only name
 _OF_CONSUMERS = ("fetch.", "queued.", "auto.", "enable.partition.eof", "isolation.level", "group.id")
 _HEADERS = methodcaller("headers")
 """Not `message.headers()`: see `kafka_samples`."""
@@ -36,54 +38,64 @@ class ConfluentRecords:
         self._settings = dict(settings)
         self._group = group
         self._limit_s = limit_s
+        self._lost = False  # the log does not have the offset that was asked for last
 
     def partition_count(self, topic: str) -> int:
         """See `ports.RecordAccess`."""
         described = ConfluentKafkaAdmin(self._settings, self._limit_s).describe([topic])[topic]
         return 0 if described is None else described.partition_count
 
-    def read(self, topic: str, places: Collection[Place]) -> Mapping[Place, KafkaRecord]:
-        """See `ports.RecordAccess`; each record has the time limit of a request."""
-        settings: dict[str, Any] = {**self._settings, **_OWN, "group.id": self._group}
+    def read(
+        self, topic: str, spans: Sequence[tuple[int, int, int]], most_bytes: int, isolation: str = ""
+    ) -> Mapping[Place, KafkaRecord] | None:
+        """See `ports.RecordAccess`; a partition that brings nothing within the time limit of a request is an error."""
+        level = {"isolation.level": isolation} if isolation else {}
+        settings: dict[str, Any] = {**self._settings, **_OWN, **level, "group.id": self._group}
         found: dict[Place, KafkaRecord] = {}
+        size = 0
         try:
             with closing(built(lambda: Consumer(settings, logger=LIBRARY_LOG))) as consumer:
-                for place in sorted(places):
-                    consumer.assign([TopicPartition(topic, *place)])
-                    message = self._message(consumer, topic, place)
-                    if message is not None:
-                        found[place] = record_of(message)
+                for partition, start, end in sorted(spans):
+                    consumer.assign([TopicPartition(topic, partition, start)])
+                    for message in self._messages(consumer, topic, partition, end):
+                        record = record_of(message)
+                        size += record.size
+                        if size > most_bytes:
+                            return None
+                        found[partition, int(message.offset() or 0)] = record
+                    if self._lost and end - start > 1:
+                        return None
         except KafkaException as error:
             raise KafkaUnavailable(f"records of topic {topic} could not be read again: {error}") from error
         return found
 
-    def _message(self, consumer: Consumer, topic: str, place: Place) -> Message | None:
-        """Return the first message; `None` if the log has no record at the place."""
+    def _messages(self, consumer: Consumer, topic: str, partition: int, end: int) -> Iterator[Message]:
+        """Yield the partition's messages before the offset `end`."""
+        self._lost = False
         deadline = time.monotonic() + self._limit_s
         while (left := deadline - time.monotonic()) > 0:
-            message = consumer.poll(left)
-            if message is None or message.partition() != place[0]:
-                continue
-            error = message.error()
-            if error is None:
-                return message if message.offset() == place[1] else None
-            if error.code() in _GONE:
-                return None
-            raise KafkaException(error)
+            for message in consumer.consume(AT_ONCE, min(left, LOOK_S)):
+                error, offset = message.error(), message.offset()
+                if message.partition() != partition:
+                    continue
+                if error is not None and error.code() not in (*_LOST, _END):
+                    raise KafkaException(error)
+                self._lost = error is not None and error.code() in _LOST
+                if error is not None or offset is None or offset >= end:
+                    return
+                yield message
+                if offset == end - 1:
+                    return
+                deadline = time.monotonic() + self._limit_s
         raise KafkaUnavailable(
-            f"topic {topic}, partition {place[0]}, offset {place[1]}: the record could not be read again within "
+            f"topic {topic}, partition {partition}: records before offset {end} could not be read again within "
             f"{self._limit_s:g} s; check the brokers"
         )
 
     def send(self, topic: str, records: Sequence[tuple[int, KafkaRecord]]) -> None:
         """See `ports.RecordAccess`."""
         own = {name: value for name, value in self._settings.items() if not name.startswith(_OF_CONSUMERS)}
-        settings = {
-            **own,
-            "acks": "all",
-            "enable.idempotence": "true",
-            "message.timeout.ms": int(self._limit_s * 1_000),
-        }
+        settings = {**own, "acks": "all", "message.timeout.ms": int(self._limit_s * 1_000)}
         problems: list[str] = []
 
         def delivered(error: Any, _: Message) -> None:
@@ -93,10 +105,14 @@ class ConfluentRecords:
         producer: Producer = built(lambda: Producer(settings, logger=LIBRARY_LOG))
         try:
             for partition, record in records:
-                headers: list[tuple[str, str | bytes | None]] = [*record.headers]
-                producer.produce(
-                    topic, record.value, record.key, partition=partition, headers=headers, on_delivery=delivered
-                )
+                headers = [*record.headers]
+                content: dict[str, Any] = {
+                    "value": record.value,
+                    "key": record.key,
+                    "timestamp": record.timestamp_ms,
+                    "headers": headers,
+                }
+                producer.produce(topic, partition=partition, on_delivery=delivered, **content)
             left = producer.flush(self._limit_s + 1.0)
         except (KafkaException, BufferError) as error:
             raise KafkaUnavailable(f"records could not be written to topic {topic}: {error}") from error

@@ -264,8 +264,14 @@ class RecordAccess(Protocol):
     def partition_count(self, topic: str) -> int:
         """Return the number of the topic's partitions; 0 = no such topic."""
 
-    def read(self, topic: str, places: Collection[tuple[int, int]]) -> Mapping[tuple[int, int], KafkaRecord]:
-        """Return the records at these (partition, offset); records that the log no longer has are left out."""
+    def read(
+        self, topic: str, spans: Sequence[tuple[int, int, int]], most_bytes: int, isolation: str = ""
+    ) -> Mapping[tuple[int, int], KafkaRecord] | None:
+        """Return the records of these (partition, first offset, end) by (partition, offset).
+
+        `None` = more than `most_bytes`, or the log begins within a span of several offsets. A span of one offset that the
+        log no longer has is left out. `isolation`: Kafka's `isolation.level`.
+        """
 
     def send(self, topic: str, records: Sequence[tuple[int, KafkaRecord]]) -> None:
         """Write records to partitions; all replicas in sync have the records on return."""

@@ -10,6 +10,7 @@ from math import isfinite
 
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, Refused
 from coordinator_tasks.core.names import check_topic
+from coordinator_tasks.fleet_values import DATABASE
 from spark_apps.delivery import RecordAtFault
 
 ON_ERROR, SHARE, PER_MINUTE, TOPIC = "onError", "onErrorShare", "onErrorPerMinute", "onErrorTopic"
@@ -63,13 +64,22 @@ class Action(StrEnum):
     DEAD_LETTER = "dead-letter"
 
 
+class Stage(StrEnum):
+    """What failed: the sink's store, the pipeline itself, or nothing, where the pipeline reports a problem in a column."""
+
+    STORE = "store"
+    PIPELINE = "pipeline"
+    PROBLEM = "problem"
+
+
 @dataclass(frozen=True, slots=True)
 class OnError:
     """What happens to a record that a pipeline cannot process.
 
     `action`: `stop` (the partition waits at the record), `skip` or `dead-letter`. The bound of a partition: at most
     `per_minute` records within a minute, and from the eleventh record on at most `share` of the minute's records; beyond,
-    the partition stops. `topic`: the Kafka topic for dead letters; empty = a table in the sink's database.
+    the partition stops. `topic`: the Kafka topic for dead letters; empty = a table in the sink's database. `database`:
+    address of the table's database, where the pipeline has no `DatabaseSink`; by default the setting `database`.
 
     Raises `DeadLettersRefused`.
     """
@@ -78,6 +88,7 @@ class OnError:
     share: float = 0.01
     per_minute: int = 60
     topic: str = ""
+    database: str = ""
 
     def __post_init__(self) -> None:
         if self.action not in [*Action]:
@@ -102,6 +113,7 @@ class OnError:
             share=_number(SHARE, settings.get(SHARE), self.share),
             per_minute=int(_number(PER_MINUTE, settings.get(PER_MINUTE), self.per_minute)),
             topic=settings.get(TOPIC) or self.topic,
+            database=self.database or settings.get(DATABASE, ""),
         )
 
 
@@ -141,7 +153,7 @@ class Letter:
     timestamp_type: int = 0
     kind: str
     error: str
-    stage: str
+    stage: Stage
     release: str
     consumer: str
     failed_at_ms: int

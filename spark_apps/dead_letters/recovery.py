@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from coordinator_tasks import __version__
 from coordinator_tasks.core.model import KafkaRecord
 from coordinator_tasks.core.ports import RecordAccess
+from coordinator_tasks.fleet_values import DATABASE
 from spark_apps.agent.ownership.letters import LetterCounts
 from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.dead_letters import (
@@ -21,24 +22,26 @@ from spark_apps.dead_letters import (
     LetterPlace,
     OnError,
     RecordHasProblem,
+    Stage,
     TooManyDeadLetters,
     table,
 )
 from spark_apps.dead_letters.halving import Span, Spans, apart, size_of
+from spark_apps.dead_letters.topic import sender
 from spark_apps.delivery import SinkEntry, SinkStep, Writer
-from spark_apps.delivery.database import Cursor, first_line
+from spark_apps.delivery.database import Cursor, Database, first_line
 from spark_apps.delivery.database_sink import Add, DatabaseSink
 
 Place = tuple[int, int]
 """Partition and offset."""
 Steps = Mapping[int, SinkStep]
-Read = Callable[[Collection[Place]], Mapping[Place, KafkaRecord]]
+Records = Mapping[Place, KafkaRecord]
+Read = Callable[[Spans, int], Records | None]
+"""Returns the records of the spans, or `None` for more bytes than the second argument, or if a longer span is not whole."""
 Send = Callable[[Sequence[Letter]], None]
 MAX_ERROR_CHARS = 4_000
 MAX_RECORD_BYTES = 8 * 1024 * 1024
 """Of key, value and headers of a dead letter: the driver and the database have to hold the letter in one piece."""
-STORE, PIPELINE, PROBLEM = "store", "pipeline", "problem"
-"""Stages of a failure: the sink's store, the pipeline itself, and a problem that the pipeline reports in a column."""
 
 log = logging.getLogger(__name__)
 
@@ -47,9 +50,9 @@ log = logging.getLogger(__name__)
 class Bad:
     """The bad records of a batch, by place: stage and error."""
 
-    records: dict[Place, tuple[str, Exception]] = field(default_factory=dict)
+    records: dict[Place, tuple[Stage, Exception]] = field(default_factory=dict)
 
-    def of(self, partitions: Collection[int]) -> dict[Place, tuple[str, Exception]]:
+    def of(self, partitions: Collection[int]) -> dict[Place, tuple[Stage, Exception]]:
         return {place: bad for place, bad in sorted(self.records.items()) if place[0] in partitions}
 
 
@@ -63,24 +66,48 @@ class Site:
     settings: Mapping[str, str] = field(default_factory=dict)
     access: Callable[[str], RecordAccess] | None = None
 
-    def recovery(self, runner: TopicRunner, policy: OnError) -> "Recovery":
-        """Return the treatment of a topic's bad records; raises `DeadLettersRefused`."""
-        if policy.action != Action.DEAD_LETTER:
-            return Recovery(policy, runner, lambda _: {})
-        if self.access is None:
+    def recovery(self, runner: TopicRunner, policy: OnError, *, in_sink: bool = False) -> "Recovery":
+        """Return the treatment of a topic's bad records; raises `DeadLettersRefused`.
+
+        `in_sink`: the dead letters go into the database of the pipeline's sink, unless a topic is named.
+        """
+        access = None if self.access is None else self.access(runner.group)
+
+        def read(spans: Spans, most_bytes: int) -> Records | None:
+            return None if access is None else access.read(runner.topic, spans, most_bytes, runner.isolation)
+
+        if policy.action == Action.SKIP:
+            return Recovery(policy, runner, read)
+        if access is None:
             raise DeadLettersRefused("dead letters need an access to Kafka's records, and this process has none")
-        access = self.access(runner.group)
-        return Recovery(policy, runner, partial(access.read, runner.topic))
+        send = sender(access, policy.topic, runner.topic, runner.group) if policy.topic else None
+        if send is None and not in_sink and not policy.database:
+            raise DeadLettersRefused(
+                f"the pipeline of topic {runner.topic} has no DatabaseSink, so its dead letters have no table; name a database in "
+                f"OnError(database=...) or the setting {DATABASE}"
+            )
+        database = Database(policy.database) if send is None and not in_sink else None
+        return Recovery(policy, runner, read, send, database)
 
 
 class Recovery:
-    """The treatment of the bad records of one topic. `read` gets records again; `send` writes letters to a Kafka topic."""
+    """The treatment of the bad records of one topic. `read` gets records again; `send` writes letters to a Kafka topic;
+    `database` takes the letters of a pipeline without a `DatabaseSink`.
+    """
 
-    def __init__(self, policy: OnError, runner: TopicRunner, read: Read, send: Send | None = None) -> None:
+    def __init__(
+        self,
+        policy: OnError,
+        runner: TopicRunner,
+        read: Read,
+        send: Send | None = None,
+        database: Database | None = None,
+    ) -> None:
         self.policy = policy
         self._runner = runner
         self._read = read
         self._send = send
+        self._database = database
 
     # Exactly once ----------------------------------------------------------------------------------------------------
 
@@ -122,7 +149,7 @@ class Recovery:
         idle = {partition: step for partition, step in steps.items() if step.end == step.start}
         if idle:
             add(idle, rows.slice(0, 0))
-        apart(spans, attempt, lambda error: divisible and blames(error), partial(self.found, steps, bad, STORE))
+        apart(spans, attempt, lambda error: divisible and blames(error), partial(self.found, steps, bad, Stage.STORE))
         letters = self.letters(writer, bad.of(steps))
         if letters and self._send is not None:
             self._send(letters)
@@ -130,13 +157,25 @@ class Recovery:
             table.prepare(cursor)
             table.put(cursor, letters)
 
+    # At least once ---------------------------------------------------------------------------------------------------
+
+    def keep(self, writer: Writer, steps: Steps, bad: Bad) -> None:
+        """Keep the dead letters of a batch whose good records have been delivered."""
+        letters = self.letters(writer, bad.of(steps))
+        if letters and self._send is not None:
+            self._send(letters)
+        elif letters and self._database is not None:
+            with self._database.transaction() as cursor:
+                table.prepare(cursor)
+                table.put(cursor, letters)
+
     # Every delivery --------------------------------------------------------------------------------------------------
 
     def may_recover(self, error: Exception, steps: Steps, blames: Callable[[Exception], bool]) -> bool:
         """Return whether a record of the batch may have caused the error, and bad records are set apart."""
         return self.policy.recovers and bool(size_of(spans_of(steps))) and blames(error)
 
-    def found(self, steps: Steps, bad: Bad, stage: str, partition: int, offset: int, error: Exception) -> None:
+    def found(self, steps: Steps, bad: Bad, stage: Stage, partition: int, offset: int, error: Exception) -> None:
         """Note a bad record; raises `TooManyDeadLetters`."""
         bad.records[partition, offset] = (stage, error)
         step, policy = steps[partition], self.policy
@@ -166,17 +205,23 @@ class Recovery:
             if not self.policy.recovers:
                 raise RecordHasProblem(f"partition {place[0]}, offset {place[1]}: {error}")
             if place not in bad.records and place[0] in steps:
-                self.found(steps, bad, PROBLEM, *place, error)
+                self.found(steps, bad, Stage.PROBLEM, *place, error)
         return kept.filter(pc.invert(_at(kept, bad.records))), bad
 
-    def letters(self, writer: Writer, bad: Mapping[Place, tuple[str, Exception]]) -> list[Letter]:
+    def letters(self, writer: Writer, bad: Mapping[Place, tuple[Stage, Exception]]) -> list[Letter]:
         """Return the dead letters of these records, which are read from Kafka again; none if records are skipped."""
         if self.policy.action == Action.SKIP or not bad:
             return []
-        records, now_ms = self._read(bad.keys()), int(time.time() * 1_000)
-        return [
-            letter_of(writer, place, records.get(place), stage, error, now_ms) for place, (stage, error) in bad.items()
-        ]
+        now_ms, letters = int(time.time() * 1_000), list[Letter]()
+        for (partition, offset), (stage, error) in bad.items():
+            # One by one: each may have as many bytes as the driver can hold.
+            records = self._read([Span(partition, offset, offset + 1)], MAX_RECORD_BYTES)
+            letters.append(letter_of(writer, (partition, offset), records, stage, error, now_ms))
+        return letters
+
+    def records(self, spans: Spans, most_bytes: int) -> Records | None:
+        """Return the records of the spans from Kafka; `None` for more than so many bytes, or if the log has lost some."""
+        return self._read(spans, most_bytes)
 
     def _noted(self, steps: Steps, bad: Bad, refused: Mapping[int, SinkEntry]) -> Mapping[int, SinkEntry]:
         self.note({partition: step for partition, step in steps.items() if partition not in refused}, bad)
@@ -209,14 +254,14 @@ class Recovery:
 
 
 def letter_of(
-    writer: Writer, place: Place, record: KafkaRecord | None, stage: str, error: Exception, now_ms: int
+    writer: Writer, place: Place, records: Records | None, stage: Stage, error: Exception, now_ms: int
 ) -> Letter:
-    """Return the dead letter of a record; `None` = the log no longer has the record."""
-    content, note = record or KafkaRecord(), "" if record is not None else " (the log no longer has the record)"
-    parts = [content.key, content.value, *(value for _, value in content.headers)]
-    size = sum(len(part or b"") for part in parts)
-    if size > MAX_RECORD_BYTES:
-        content, note = KafkaRecord(), f" (the record of {size:,} bytes is too large for a dead letter)"
+    """Return the dead letter of a record among those read again; `None` = the record is too large."""
+    content, note = (records or {}).get(place), ""
+    if content is None:
+        gone = "the log no longer has the record"
+        large = f"the record has more than {MAX_RECORD_BYTES:,} bytes, too many for a dead letter"
+        content, note = KafkaRecord(), f" ({large if records is None else gone})"
     return Letter(
         place=LetterPlace(writer.cluster, writer.topic, writer.topic_id, *place),
         key=content.key,

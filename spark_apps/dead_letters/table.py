@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from spark_apps.dead_letters import Letter, LetterPlace, LetterUnreadable
+from spark_apps.dead_letters import Letter, LetterPlace, LetterUnreadable, Stage
 from spark_apps.delivery.database import Cursor
 
 TABLE = "consumer_dead_letters"
@@ -98,8 +98,9 @@ def _letter(row: dict[str, Any]) -> Letter:
             (str(name), None if value is None else base64.b64decode(value))
             for name, value in json.loads(row["headers"])
         )
+        stage = Stage(row["stage"])
     except (ValueError, TypeError, binascii.Error) as error:
-        raise LetterUnreadable(where, f"the headers cannot be read ({error})") from error
+        raise LetterUnreadable(where, f"stage or headers cannot be read ({error})") from error
     return Letter(
         place=place,
         key=_bytes(row["key"]),
@@ -109,7 +110,7 @@ def _letter(row: dict[str, Any]) -> Letter:
         timestamp_type=row["timestamp_type"],
         kind=row["error_class"],
         error=row["error"],
-        stage=row["stage"],
+        stage=stage,
         release=row["release"],
         consumer=row["consumer"],
         failed_at_ms=row["failed_at_ms"],

@@ -3,6 +3,7 @@
 `build(stream, settings)` gets the stream of one topic, with the columns of the assignment, and the application's
 settings. It returns the writer; the application adds the checkpoint and starts the writer. A writer delivers at least
 once; for the other ways, return `AtMostOnce` or `ExactlyOnce` (`docs/delivery.md`), or `Stateful` (`docs/state.md`).
+`AtLeastOnce` is a writer of `foreachBatch` with a treatment of bad records.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,13 +38,24 @@ class ExactlyOnce:
 
 
 @dataclass(frozen=True, slots=True)
+class AtLeastOnce:
+    """Returned by a pipeline instead of a writer: rows with the columns `partition` and `offset`, and a function for each
+    batch, as of `foreachBatch`. `on_error`: what happens to records that cannot be processed.
+    """
+
+    rows: DataFrame
+    each_batch: Callable[[DataFrame, int], None]
+    on_error: OnError = field(default_factory=OnError)
+
+
+@dataclass(frozen=True, slots=True)
 class AtMostOnce:
     """Returned by a pipeline instead of a writer: its batches may be lost, and never come twice."""
 
     writer: DataStreamWriter
 
 
-Output: TypeAlias = DataStreamWriter | AtMostOnce | ExactlyOnce | Stateful
+Output: TypeAlias = DataStreamWriter | AtLeastOnce | AtMostOnce | ExactlyOnce | Stateful
 Build: TypeAlias = Callable[[DataFrame, Mapping[str, str]], Output]
 
 

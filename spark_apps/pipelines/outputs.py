@@ -1,6 +1,7 @@
 """Makes the writer of a query from a pipeline's result, and tells its delivery to the topic's runner before any grant."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf
 
 import pyarrow as pa
@@ -9,31 +10,42 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from coordinator_tasks.core.errors import Refused
 from spark_apps.agent.threads.runner import TopicRunner
-from spark_apps.dead_letters import DeadLettersRefused
+from spark_apps.dead_letters import DeadLettersRefused, OnError
 from spark_apps.dead_letters.recovery import Bad, Recovery, Site
 from spark_apps.delivery import Delivery
+from spark_apps.delivery.database import blames_record
 from spark_apps.delivery.database_sink import DatabaseSink
 from spark_apps.delivery.hooks import Hooks
-from spark_apps.pipelines import AtMostOnce, ExactlyOnce, Output, check_writer
+from spark_apps.pipelines import AtLeastOnce, AtMostOnce, ExactlyOnce, Output, check_writer
+from spark_apps.pipelines.bad_records import Rerun, found_in
 from spark_apps.state.sink import StatefulSink
 from spark_apps.state.stateful import Stateful, stateful_sink
 
+NO_SITE = Site()
 
-def agreed_writer(runner: TopicRunner, output: Output, hooks: Hooks, site: Site | None = None) -> DataStreamWriter:
+
+def agreed_writer(
+    runner: TopicRunner, output: Output, hooks: Hooks, site: Site = NO_SITE, rerun: Rerun | None = None
+) -> DataStreamWriter:
     """The writer of the query; raises `Refused` for a writer that would lose records.
 
-    `site`: what the treatment of bad records needs of the process.
+    `site`: what the treatment of bad records needs of the process; `rerun`: the pipeline, to find bad records.
     """
     match output:
         case ExactlyOnce(rows, sink):
             _check_partition(runner.topic, rows.columns)
-            recovery = _recovery(runner, output, site or Site())
+            recovery = _recovery(runner, output, site)
             idle_s = sink.idle_s if isinstance(sink, StatefulSink) else inf
             runner.agree(Delivery.EXACTLY_ONCE, sink, hooks, idle_s=idle_s)
-            return rows.writeStream.foreachBatch(_transaction(runner, output, recovery))
+            return rows.writeStream.foreachBatch(_transaction(runner, output, recovery, rerun))
         case Stateful(rows):
             once = ExactlyOnce(rows, stateful_sink(output), on_error=output.on_error)
-            return agreed_writer(runner, once, hooks, site)
+            return agreed_writer(runner, once, hooks, site, rerun)
+        case AtLeastOnce(rows, each_batch):
+            recovery = _recovery(runner, output, site)
+            runner.agree(Delivery.AT_LEAST_ONCE, None, hooks)
+            write = each_batch if recovery is None else partial(_delivery, runner, output, recovery, rerun)
+            return rows.writeStream.foreachBatch(write)
         case AtMostOnce(writer):
             check_writer(writer)
             runner.agree(Delivery.AT_MOST_ONCE, None, hooks)
@@ -52,11 +64,13 @@ def _check_partition(topic: str, columns: Sequence[str]) -> None:
         )
 
 
-def _recovery(runner: TopicRunner, output: ExactlyOnce, site: Site) -> Recovery | None:
+def _recovery(runner: TopicRunner, output: ExactlyOnce | AtLeastOnce, site: Site) -> Recovery | None:
     """Return the treatment of bad records; `None` = a bad record stops its partition."""
-    policy = output.on_error.overridden(site.settings)
+    policy: OnError = output.on_error.overridden(site.settings)
     if not policy.recovers:
         return None
+    if isinstance(output, AtLeastOnce):
+        return site.recovery(runner, policy)
     if "offset" not in output.rows.columns:
         raise DeadLettersRefused(
             f"the rows of topic {runner.topic} have no column 'offset' (they have {', '.join(output.rows.columns)}), by which "
@@ -67,27 +81,61 @@ def _recovery(runner: TopicRunner, output: ExactlyOnce, site: Site) -> Recovery 
             f"the sink of topic {runner.topic} is a {type(output.sink).__name__}: only a DatabaseSink can leave out bad records; "
             "let bad records stop the partition"
         )
-    return site.recovery(runner, policy)
+    return site.recovery(runner, policy, in_sink=True)
 
 
 def _transaction(
-    runner: TopicRunner, output: ExactlyOnce, recovery: Recovery | None
+    runner: TopicRunner, output: ExactlyOnce, recovery: Recovery | None, rerun: Rerun | None
 ) -> Callable[[DataFrame, int], None]:
-    def collected(batch: DataFrame) -> pa.Table:
-        rows = (batch if output.each_batch is None else output.each_batch(batch)).toArrow()
+    def collected(frame: DataFrame, of: ExactlyOnce | Stateful = output) -> pa.Table:
+        each_batch = of.each_batch if isinstance(of, ExactlyOnce) else None
+        rows = (frame if each_batch is None else each_batch(frame)).toArrow()
         _check_partition(runner.topic, rows.column_names)
         return rows
 
+    def rows_of(again: Output) -> pa.Table:
+        assert isinstance(again, ExactlyOnce | Stateful)  # noqa: S101 - the same function has returned such an output
+        return collected(again.rows, again)
+
     def write(batch: DataFrame, _: int) -> None:
-        rows = collected(batch)
         writer, steps = runner.edit(lambda ownership: (ownership.writer, ownership.batches.adds()))
+        bad = Bad()
+        try:
+            rows = collected(batch)
+        except Exception as error:
+            if recovery is None or not recovery.may_recover(error, steps, blames_record):
+                raise
+            bad, again = found_in(recovery, rerun, steps, batch.sparkSession, rows_of, error)
+            rows = collected(batch.limit(0)) if again is None else rows_of(again)
         if recovery is None or not isinstance(output.sink, DatabaseSink):
             refused = output.sink.write(writer, steps, rows)
         else:
-            refused = recovery.write(output.sink, writer, steps, rows, Bad())
+            refused = recovery.write(output.sink, writer, steps, rows, bad)
         runner.edit(lambda ownership: ownership.batches.refuse(refused))
         if isinstance(sink, StatefulSink):
             sizes = sink.sizes
             runner.edit(lambda ownership: ownership.keeps(sizes))
 
     return write
+
+
+def _delivery(
+    runner: TopicRunner, output: AtLeastOnce, recovery: Recovery, rerun: Rerun | None, batch: DataFrame, number: int
+) -> None:
+    """Deliver a batch at least once, without its bad records."""
+    writer, steps = runner.edit(lambda ownership: (ownership.writer, ownership.batches.adds()))
+    bad = Bad()
+
+    def deliver(again: Output) -> None:
+        assert isinstance(again, AtLeastOnce)  # noqa: S101 - the same function has returned such an output
+        again.each_batch(again.rows, number)
+
+    try:
+        output.each_batch(batch, number)
+    except Exception as error:
+        if not recovery.may_recover(error, steps, blames_record):
+            raise
+        # Each good part has been delivered on the way.
+        bad, _ = found_in(recovery, rerun, steps, batch.sparkSession, deliver, error)
+        recovery.keep(writer, steps, bad)
+    recovery.note(steps, bad)

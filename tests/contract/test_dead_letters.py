@@ -102,18 +102,21 @@ def test_a_failure_after_the_dead_letters_leaves_neither_rows_nor_letters_nor_po
 def test_a_record_that_kafka_does_not_give_again_now_commits_nothing(stage: Stage) -> None:
     stage.claim(0)
 
-    def away(_: object) -> Any:
+    def away(*_: object) -> Any:
         raise KafkaUnavailable("away")
 
     stage.recovery._read = away
     with pytest.raises(KafkaUnavailable):
         stage.write({(0, 0): 1, (0, 1): BAD})
     assert (stage.stored(), stage.places(), stage.position()) == ([], [], None)
-    stage.recovery._read = lambda _: {}
+    stage.recovery._read = lambda *_: {}
     stage.write({(0, 0): 1, (0, 1): BAD})
     (letter,) = stage.letters()
     assert letter.value is None
     assert letter.error.endswith("(the log no longer has the record)")
+    stage.recovery._read = lambda *_: None
+    stage.write({(0, 2): BAD})
+    assert stage.letters()[1].error.endswith("(the record has more than 8,388,608 bytes, too many for a dead letter)")
 
 
 def test_letters_of_a_partition_under_another_token_are_left_out(stage: Stage) -> None:
@@ -298,7 +301,9 @@ def test_a_record_that_a_stateful_processor_refuses_leaves_state_and_rows_of_the
     bench.close()
 
 
-def test_idle_partitions_of_a_batch_with_a_bad_record_are_added_once(stage: Stage) -> None:
+def test_idle_partitions_of_a_batch_with_a_bad_record_are_added_once(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     added: list[tuple[list[int], int]] = []
     real = stage.sink._add
 
@@ -307,7 +312,7 @@ def test_idle_partitions_of_a_batch_with_a_bad_record_are_added_once(stage: Stag
         real(cursor, writer, steps, rows)
 
     stage.claim(0, 1)
-    stage.sink._add = add
+    monkeypatch.setattr(stage.sink, "_add", add)
     stage.write({(0, 0): 1, (0, 1): BAD}, steps={1: SinkStep(TOKEN, 7, 7)})
     assert added == [([0, 1], 2), ([1], 0), ([0], 2), ([0], 1), ([0], 1)]
     assert (stage.stored(), stage.places(), stage.position(1)) == ([(0, 0)], [(0, 1)], 7)

@@ -11,13 +11,15 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
+from coordinator_tasks.adapters.kafka_records import ConfluentRecords
 from coordinator_tasks.adapters.kafka_samples import ConfluentRecordSampler
 from coordinator_tasks.core.errors import GroupInUse, KafkaUnavailable, Refused
-from coordinator_tasks.core.model import Committed, Token
+from coordinator_tasks.core.model import Committed, KafkaRecord, Token
 from coordinator_tasks.core.ports import GroupOffsets, KafkaAdmin
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from tests.fakes.kafka import FakeKafka
 from tests.faults.standstill import insist
+from tests.integration.kafka_topics import expire
 
 OURS = Committed(5, Token(3, 1, "gen"), "consumer-a", "shop", "id-1")
 WAIT_S = 60.0
@@ -293,3 +295,33 @@ def test_a_sample_tells_how_large_keys_values_and_headers_are_and_leaves_nothing
     found = ConfluentRecordSampler(servers, f"g-{topic}").mean_bytes(topic, {0: 0, 1: 1, 2: 0})
     assert found == {0: 1_023.0, 1: 20.0}
     assert ConfluentGroupOffsets(servers, f"g-{topic}").committed(topic, [0, 1, 2]) == {}
+
+
+def test_records_are_read_again_by_their_offsets_and_written_with_their_headers(request: pytest.FixtureRequest) -> None:
+    servers = {"bootstrap.servers": request.getfixturevalue("kafka").bootstrap_servers}
+    topic, admin = f"t-{uuid.uuid4().hex[:8]}", ConfluentKafkaAdmin(servers)
+    admin.create_topic(topic, 2)
+    access = ConfluentRecords(servers, f"g-{topic}")
+    record = KafkaRecord(b"k", b"v" * 10, (("name", b"value"), ("name", None)), 1_700_000_000_000)
+    access.send(topic, [(0, record), (1, KafkaRecord(value=b"w")), (1, record), (1, record)])
+    found = access.read(topic, [(0, 0, 1), (1, 1, 2), (1, 9, 10)], 1_000)
+    assert found == {(0, 0): record, (1, 1): record}
+    assert list(access.read(topic, [(1, 0, 3)], 1_000) or ()) == [(1, 0), (1, 1), (1, 2)]
+    assert list(access.read(topic, [(1, 1, 99)], 1_000) or ()) == [(1, 1), (1, 2)]
+    assert access.read(topic, [(1, 0, 3)], 30) is None, "too many bytes"
+    expire(servers["bootstrap.servers"], topic, 1, 2)
+    assert access.read(topic, [(1, 1, 3)], 1_000) is None, "a part is lost"
+    assert access.read(topic, [(1, 1, 2)], 1_000) == {}
+    assert (access.partition_count(topic), access.partition_count("t-none")) == (2, 0)
+    assert ConfluentGroupOffsets(servers, f"g-{topic}").committed(topic, [0, 1]) == {}
+
+
+def test_records_that_kafka_does_not_take_are_an_error(request: pytest.FixtureRequest) -> None:
+    servers = {"bootstrap.servers": request.getfixturevalue("kafka").bootstrap_servers}
+    topic = f"t-{uuid.uuid4().hex[:8]}"
+    ConfluentKafkaAdmin(servers).create_topic(topic, 1)
+    access = ConfluentRecords(servers, "g", limit_s=3.0)
+    with pytest.raises(KafkaUnavailable, match=f"records could not be written to topic {topic}: .*; check the topic"):
+        access.send(topic, [(5, KafkaRecord(value=b"x"))])
+    with pytest.raises(KafkaUnavailable, match=f"topic {topic}, partition 7: .* within 3 s|could not be read again"):
+        access.read(topic, [(7, 0, 1)], 1_000)

@@ -43,3 +43,9 @@ class KafkaRecord:
     headers: tuple[tuple[str, bytes | None], ...] = ()
     timestamp_ms: int = 0
     timestamp_type: int = 0
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of key, value and headers."""
+        headers = sum(len(name) + len(value or b"") for name, value in self.headers)
+        return len(self.key or b"") + len(self.value or b"") + headers

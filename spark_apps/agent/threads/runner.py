@@ -78,6 +78,11 @@ class TopicRunner:
         self._thread = threading.Thread(target=within(self._run, topic=topic), name=f"agent-{topic}", daemon=True)
         self._thread.start()
 
+    @property
+    def isolation(self) -> str:
+        """Return Kafka's `isolation.level` of the topic; empty = the client's default."""
+        return str(self._node.properties.get(ISOLATION, ""))
+
     def agree(
         self,
         delivery: Delivery,

@@ -12,7 +12,16 @@ import spark_apps
 ROOT = Path(__file__).parents[3]
 PUBLIC = {
     *("Consumer", "ConsumerSettings", "SparkSettings", "configure", "ship_packages", "Build", "setting"),
-    *("ExactlyOnce", "AtMostOnce", "TransactionalSink", "SinkUnavailable", "DatabaseSink", "Database", "RowSink"),
+    *(
+        "ExactlyOnce",
+        "AtLeastOnce",
+        "AtMostOnce",
+        "TransactionalSink",
+        "SinkUnavailable",
+        "DatabaseSink",
+        "Database",
+        "RowSink",
+    ),
     *("Stateful", "OnError"),
     *("Hooks", "ConsumerRebalanceListener", "ConsumerInterceptor"),
     *("document", "lines", "decoded", "undecoded", "subject_of", "as_json"),

@@ -1,0 +1,101 @@
+"""Finds the records at which a pipeline fails in Spark.
+
+A filter on a batch comes behind the pipeline's functions, so it finds nothing. The records of the batch are read from Kafka
+again, and the pipeline is built again over one half of the records, and then the other half.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T  # noqa: N812 (its usual name)
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from coordinator_tasks.core.model import KafkaRecord
+from spark_apps.dead_letters import Stage
+from spark_apps.dead_letters.halving import Spans, apart, size_of
+from spark_apps.dead_letters.recovery import Bad, Records, Recovery, Steps, spans_of
+from spark_apps.delivery.database import blames_record
+from spark_apps.pipelines import Output
+
+MAX_OFFSETS = 50_000
+MAX_BYTES = 64 * 1024 * 1024
+"""Limits of what the driver reads again; a larger batch fails as a whole, and its parts are tried in later batches."""
+Build = Callable[[DataFrame], Output]
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """A topic's pipeline, to be run over single records. `build` makes the output of a frame with the stream's schema."""
+
+    topic: str
+    build: Build
+    schema: T.StructType
+    consumer: str = ""
+    incarnation: int = 0
+
+    def over(self, spark: SparkSession, records: Records, epochs: Mapping[int, int]) -> Output:
+        """Return the pipeline's output for these records of partitions with these epochs."""
+        rows = [self._row(*place, record, epochs) for place, record in sorted(records.items())]
+        schema = to_arrow_schema(self.schema, timezone="UTC", prefers_large_types=False)
+        return self.build(spark.createDataFrame(pa.Table.from_pylist(rows, schema)))
+
+    def _row(self, partition: int, offset: int, record: KafkaRecord, epochs: Mapping[int, int]) -> dict[str, Any]:
+        return {
+            "key": record.key,
+            "value": record.value,
+            "topic": self.topic,
+            "partition": partition,
+            "offset": offset,
+            "timestamp": datetime.fromtimestamp(record.timestamp_ms / 1_000, UTC),
+            "timestampType": record.timestamp_type,
+            "headers": [{"key": name, "value": value} for name, value in record.headers],
+            "consumer": self.consumer,
+            "incarnation": self.incarnation,
+            "epoch": epochs.get(partition, 0),
+        }
+
+
+def found_in(
+    recovery: Recovery,
+    rerun: Rerun | None,
+    steps: Steps,
+    spark: SparkSession,
+    attempt: Callable[[Output], None],
+    error: Exception,
+) -> tuple[Bad, Output | None]:
+    """Return the bad records of a batch that has failed with `error`, and the output over all other records.
+
+    The output is `None` if no other record is there. Raises `error` if the batch has to be narrowed first.
+    """
+    spans, bad = spans_of(steps), Bad()
+    if size_of(spans) == 1:
+        recovery.found(steps, bad, Stage.PIPELINE, spans[0].partition, spans[0].start, error)
+        return bad, None
+    records = None
+    if rerun is not None and size_of(spans) <= MAX_OFFSETS:
+        records = recovery.records(spans, MAX_BYTES)
+    if rerun is None or records is None:
+        raise error
+    epochs = {partition: step.token.epoch for partition, step in steps.items()}
+    try:
+        attempt(rerun.over(spark, {}, epochs))
+    except Exception:  # noqa: BLE001 - no record is at fault
+        raise error from None
+
+    def attempt_some(some: Spans) -> None:
+        part = {place: record for place, record in records.items() if _is_in(place, some)}
+        if part:
+            attempt(rerun.over(spark, part, epochs))
+
+    apart(spans, attempt_some, blames_record, partial(recovery.found, steps, bad, Stage.PIPELINE))
+    good = {place: record for place, record in records.items() if place not in bad.records}
+    return bad, rerun.over(spark, good, epochs)
+
+
+def _is_in(place: tuple[int, int], spans: Spans) -> bool:
+    return any(span.partition == place[0] and span.start <= place[1] < span.end for span in spans)

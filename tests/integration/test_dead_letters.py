@@ -1,0 +1,198 @@
+"""Dead letters through Kafka and Spark: poison among many records, a driver that dies while it halves, and the bound."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
+from spark_apps.dead_letters import Letter, table
+from spark_apps.delivery.database import Database
+from tests.integration.agent_site import Site, wait_for
+from tests.integration.letters_pipeline import POISON
+from tests.integration.test_agent_spark import START_S, SparkProcess
+from tests.postgres_server import sink_url
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+PIPELINE = "tests.integration.letters_pipeline"
+MANY = 10_000
+
+
+class Stage:
+    """A topic of two partitions, and an application whose pipeline does not bear poison."""
+
+    def __init__(self, site: Site, url: str, folder: Path) -> None:
+        self.site, self.url, self.folder = site, url, folder
+        self.sent: dict[tuple[int, int], bytes] = {}
+        self.spark: SparkProcess | None = None
+
+    def start(self, build: str, *more: str) -> SparkProcess:
+        if self.spark is not None:
+            self.spark.close()
+        self.spark = SparkProcess(self.site, "a", self.folder, f"{PIPELINE}:{build}", more)
+        self.spark.registered()
+        self.site.assign(dict.fromkeys(range(2), "a"), guarded=frozenset())
+        return self.spark
+
+    def produce(self, partition: int, *values: bytes) -> None:
+        first = sum(1 for p, _ in self.sent if p == partition)
+        for number, value in enumerate(values):
+            self.site.producer.produce(self.site.topic, value, b"k", partition=partition, headers=[("trace", b"1")])
+            self.sent[partition, first + number] = value
+        self.site.producer.flush()
+
+    def passes(self, *partitions: int) -> float:
+        ends = {p: sum(1 for q, _ in self.sent if p == q) for p in partitions or range(2)}
+
+        def done() -> bool:
+            assert self.spark is not None
+            assert self.spark.process.poll() is None, self.spark.log.read_text()[-3000:]
+            found = self.site.committed()
+            return all(p in found and found[p].offset == end for p, end in ends.items())
+
+        return wait_for(done, f"partitions {ends} pass", START_S)
+
+    def query(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        database = Database(self.url)
+        with database.transaction() as cursor:
+            found = cursor.query(statement, values)
+        database.close()
+        return found
+
+    def stored(self) -> list[tuple[int, int]]:
+        return self.query('SELECT "partition", "offset" FROM numbers WHERE topic = ? ORDER BY 1, 2', self.site.topic)
+
+    def letters(self) -> dict[tuple[int, int], Letter]:
+        database = Database(self.url)
+        with database.transaction() as cursor:
+            found = table.find(cursor, MANY, topic=self.site.topic) if cursor.has_table(table.TABLE) else []
+        database.close()
+        return {(one.place.partition, one.place.offset): one for one in found}
+
+    def poison(self) -> list[tuple[int, int]]:
+        return sorted(place for place, value in self.sent.items() if value in POISON.values())
+
+    def close(self) -> None:
+        if self.spark is not None:
+            self.spark.close()
+        self.site.close()
+
+
+@pytest.fixture
+def stage(
+    request: pytest.FixtureRequest,
+    zookeeper: EmbeddedZooKeeper,
+    kafka: EmbeddedKafka,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Stage]:
+    url = sink_url(request, tmp_path)
+    for name, value in {"database": url, "die": tmp_path / "die"}.items():
+        monkeypatch.setenv(f"PIPELINE_{name}", str(value))
+    made = Stage(Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=2), url, tmp_path)
+    yield made
+    made.close()
+
+
+def numbers(count: int, poison: dict[int, str]) -> list[bytes]:
+    return [POISON[poison[at]] if at in poison else b"%d" % (at % 1_000) for at in range(count)]
+
+
+@pytest.mark.parametrize("stage", ["sqlite", "postgresql"], indirect=True)
+def test_poison_among_many_records_is_found_wherever_the_pipeline_fails(stage: Stage) -> None:
+    stage.start("build")
+    stage.produce(0, *numbers(MANY, {17: "function", 4_000: "table", 4_001: "cast", 9_999: "function"}))
+    stage.produce(1, *numbers(500, {}))
+    print(f"\n{MANY:,} records with four bad ones: {stage.passes():.1f} s")
+    found = stage.letters()
+    assert sorted(found) == stage.poison()
+    assert stage.stored() == [place for place in sorted(stage.sent) if place not in found]
+    letter = found[0, 17]
+    assert (letter.key, letter.value, letter.headers) == (b"k", POISON["function"], (("trace", b"1"),))
+    assert [found[0, offset].stage for offset in (17, 4_000, 4_001)] == ["pipeline", "store", "pipeline"]
+    assert "this function does not bear poison" in letter.error
+    assert stage.site.topic_status("a").failures == ()
+
+
+@pytest.mark.parametrize("build", ["staged", "at_least_once"])
+def test_poison_for_a_stage_and_for_a_function_of_batches(stage: Stage, build: str) -> None:
+    stage.start(build)
+    stage.produce(0, *numbers(1_000, {17: "function", 500: "table"}))
+    stage.produce(1, b"1", POISON["function"])
+    print(f"\n1,000 records with three bad ones, {build}: {stage.passes():.1f} s")
+    assert sorted(stage.letters()) == stage.poison()
+    assert stage.stored() == [place for place in sorted(stage.sent) if place not in stage.poison()]
+
+
+@pytest.mark.parametrize("stage", ["sqlite", "postgresql"], indirect=True)
+def test_a_driver_that_dies_in_the_middle_of_the_halving_leaves_nothing_lost_and_nothing_doubled(stage: Stage) -> None:
+    process = stage.start("build").process
+    stage.produce(0, *numbers(100, {}))
+    stage.passes()
+    (stage.folder / "die").touch()
+    stage.produce(0, *numbers(1_000, {300: "table", 600: "table"}))
+    wait_for(lambda: process.poll() is not None, "the driver dies while it halves", START_S)
+    assert (len(stage.stored()), stage.letters()) == (100, {})
+    (stage.folder / "die").unlink()
+    stage.start("build")
+    stage.passes()
+    assert sorted(stage.letters()) == stage.poison()
+    assert stage.stored() == [place for place in sorted(stage.sent) if place not in stage.poison()]
+
+
+def test_beyond_the_bound_that_partition_alone_stops_until_an_operator_skips(stage: Stage) -> None:
+    stage.start("bounded")
+    stage.produce(0, *numbers(200, dict.fromkeys(range(0, 200, 2), "table")))
+    stage.produce(1, *numbers(2_000, {7: "table"}))
+    stage.passes(1)
+
+    def said() -> bool:
+        return any(
+            "TooManyDeadLetters: partition 0: more than 60 records" in one.why
+            for one in stage.site.topic_status("a").failures
+        )
+
+    wait_for(said, "the bound is told", START_S)
+    stage.produce(1, *numbers(100, {}))
+    stage.passes(1)
+    assert sorted(stage.letters()) == [(1, 7)]
+    assert stage.site.committed()[0].offset == 0
+    stage.start("bounded", "--set", "onError=skip", "--set", "onErrorShare=1", "--set", "onErrorPerMinute=1000")
+    stage.passes()
+    assert sorted(stage.letters()) == [(1, 7)]
+    assert len(stage.stored()) == 100 + 1_999 + 100
+
+
+def test_a_topic_takes_dead_letters_with_the_headers_of_kafka_connect_and_a_missing_one_is_told(stage: Stage) -> None:
+    dead = f"dead-{stage.site.topic}"
+    stage.start("build", "--set", f"onErrorTopic={dead}")
+    stage.produce(0, *numbers(100, {50: "table"}))
+
+    def said() -> bool:
+        return any(
+            f"topic {dead} for dead letters is not in Kafka; create" in one
+            for one in stage.site.topic_status("a").reports
+        )
+
+    wait_for(said, "the missing topic is told", START_S)
+    stage.site.admin.create_topic(dead, 1)
+    stage.passes(0)
+    reader = Consumer({"bootstrap.servers": stage.site.kafka, "group.id": "g", "auto.offset.reset": "earliest"})
+    reader.assign([TopicPartition(dead, 0, 0)])
+    message = reader.poll(30.0)
+    assert message is not None
+    headers = {name: value for name, value in message.headers() or ()}
+    reader.close()
+    assert (message.key(), message.value(), headers["trace"]) == (b"k", POISON["table"], b"1")
+    for prefix in ("__connect.errors.", "__dlq.errors."):
+        assert [headers[prefix + name] for name in ("topic", "partition", "offset")] == [
+            stage.site.topic.encode(),
+            b"0",
+            b"50",
+        ]
+    assert headers["__connect.errors.stage"] == b"TASK_PUT"
+    assert headers["__dlq.errors.group"] == stage.site.group.encode()
+    assert stage.letters() == {}
