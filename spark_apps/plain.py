@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -39,7 +39,11 @@ from spark_apps.agent.process.consumer_process import (
 )
 from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.arguments import add_consumer_arguments, consumer_settings, set_up_logs
+from spark_apps.dead_letters import DeadLettersRefused, OnError
+from spark_apps.dead_letters.halving import Spans
+from spark_apps.dead_letters.recovery import Bad, Recovery, Site
 from spark_apps.delivery import Delivery, TransactionalSink
+from spark_apps.delivery.database_sink import DatabaseSink
 from spark_apps.delivery.hooks import Hooks
 from spark_apps.delivery.lineage import Dataset, file_dataset
 from spark_apps.errors import ReadFailed
@@ -67,7 +71,7 @@ Sink: TypeAlias = Callable[[str, Sequence[Record]], None]
 class Output:
     """Destination of records: a function, or for exactly once a store of rows and positions.
 
-    `writes`: the datasets for OpenLineage.
+    `writes`: the datasets for OpenLineage. `on_error`: what happens to records that the destination refuses.
     """
 
     sink: Sink | None = None
@@ -75,6 +79,7 @@ class Output:
     store: TransactionalSink | None = None
     hooks: Hooks | None = None
     writes: tuple[Dataset, ...] = ()
+    on_error: OnError = field(default_factory=OnError)
 
     def __post_init__(self) -> None:
         if (self.store is not None) != (self.delivery is Delivery.EXACTLY_ONCE) or (self.sink is None) != bool(
@@ -98,10 +103,18 @@ class PlainTopic(TopicReader):
     An error of a partition or of the sink stops no other partition: `agent.ownership.failing` decides the retries.
     """
 
-    def __init__(self, runner: TopicRunner, node: TopicNode, kafka: Mapping[str, str], output: Output) -> None:
+    def __init__(
+        self,
+        runner: TopicRunner,
+        node: TopicNode,
+        kafka: Mapping[str, str],
+        output: Output,
+        recovery: Recovery | None = None,
+    ) -> None:
         """Raises `BadSettings` for settings that the Kafka client refuses."""
         super().__init__(runner)
         self._output = output
+        self._recovery = recovery
         self._stop = threading.Event()
         # The client needs a group, and asks for its coordinator: our account has rights on this group.
         self._settings = {**DEFAULTS, **node.properties, **kafka, **FIXED, "group.id": node.group_id}
@@ -314,13 +327,24 @@ class PlainTopic(TopicReader):
         return True
 
     def _deliver(self, records: Sequence[Record]) -> None:
-        output = self._output
-        if output.store is not None:
-            writer, steps = self.runner.edit(lambda ownership: (ownership.writer, ownership.batches.adds()))
-            refused = output.store.write(writer, steps, _table(self.runner.topic, records))
+        output, recovery, topic = self._output, self._recovery, self.runner.topic
+        if output.store is None and recovery is None:
+            self._sink(records)
+            return
+        writer, steps = self.runner.edit(lambda ownership: (ownership.writer, ownership.batches.adds()))
+        if output.store is None and recovery is not None:
+            recovery.deliver(writer, steps, lambda spans: self._sink(_within(records, spans)))
+        elif output.store is not None:
+            rows = _table(topic, records)
+            if recovery is not None and isinstance(output.store, DatabaseSink):
+                refused = recovery.write(output.store, writer, steps, rows, Bad())
+            else:
+                refused = output.store.write(writer, steps, rows)
             self.runner.edit(lambda ownership: ownership.batches.refuse(refused))
-        elif output.sink is not None and records:
-            output.sink(self.runner.topic, records)
+
+    def _sink(self, records: Sequence[Record]) -> None:
+        if self._output.sink is not None and records:
+            self._output.sink(self.runner.topic, records)
 
     def _hand_out(self, ownership: TopicOwnership, ends: Mapping[int, int]) -> dict[int, Range]:
         held = ownership.batches.readable().items()
@@ -373,13 +397,23 @@ class PlainTopics(TopicReaders[PlainTopic]):
         runner = make_runner(self._process, topic, node)
         runner.agree(self._output.delivery, self._output.store, self._output.hooks)
         try:
-            self._topics[topic] = PlainTopic(runner, node, self._process.settings.site.kafka, self._output)
-        except BadSettings as error:  # this topic is unreadable here: the consumer leaves with the reason
+            recovery = self._recovery(runner) if self._output.on_error.recovers else None
+            self._topics[topic] = PlainTopic(runner, node, self._process.settings.site.kafka, self._output, recovery)
+        except (
+            BadSettings,
+            DeadLettersRefused,
+        ) as error:  # this topic is unreadable here: the consumer leaves with the reason
             runner.close()
             self._refused = f"topic {topic}: {error}"
             return self._refused
         self.tell_lineage(self._process, runner, self._output.writes)
         return ""
+
+    def _recovery(self, runner: TopicRunner) -> Recovery:
+        store = self._output.store
+        if store is not None and not isinstance(store, DatabaseSink):
+            raise DeadLettersRefused(f"a {type(store).__name__} cannot leave out bad records; use a DatabaseSink")
+        return Site(access=self._process.records).recovery(runner, self._output.on_error, in_sink=store is not None)
 
     def failure(self) -> str:
         return self._refused
@@ -415,6 +449,15 @@ class PlainConsumer:
     def leave(self, within_s: float | None = None) -> None:
         """Ask for a clean leave."""
         self._requests.ask(within_s)
+
+
+def _within(records: Sequence[Record], spans: Spans) -> list[Record]:
+    by_partition = {span.partition: span for span in spans}
+    return [
+        (one, message)
+        for one, message in records
+        if (span := by_partition.get(one.partition)) is not None and span.start <= (message.offset() or 0) < span.end
+    ]
 
 
 def _table(topic: str, records: Sequence[Record]) -> pa.Table:

@@ -1,6 +1,8 @@
 """Commands for the dead letters in a database of pipelines."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -94,6 +96,16 @@ def drop(
     print(f"{counted(number, 'dead letter')} {'dropped' if execute else 'would be dropped'}")
     if not execute:
         say_how_to_execute()
+
+
+@commands.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
+def replay(context: typer.Context) -> None:
+    """Process dead letters again by their pipelines, in a local Spark: --pipeline topic=module:function --set name=value.
+
+    With exactly once, a record and its dead letter change in one transaction. A record that fails again stays, with the new
+    error. Exit code 1 if some have failed again. `replay --help` lists all options.
+    """
+    raise typer.Exit(subprocess.run([sys.executable, "-m", "spark_apps.replay", *context.args], check=False).returncode)
 
 
 def _where(topic: str) -> dict[str, Any]:

@@ -79,7 +79,8 @@ class OnError:
     `action`: `stop` (the partition waits at the record), `skip` or `dead-letter`. The bound of a partition: at most
     `per_minute` records within a minute, and from the eleventh record on at most `share` of the minute's records; beyond,
     the partition stops. `topic`: the Kafka topic for dead letters; empty = a table in the sink's database. `database`:
-    address of the table's database, where the pipeline has no `DatabaseSink`; by default the setting `database`.
+    address of the table's database, where the pipeline has no `DatabaseSink`; by default the setting `database`. `problem`: a column
+    with the pipeline's own finding: a record with such a text is bad, and the sink gets the other rows without the column.
 
     Raises `DeadLettersRefused`.
     """
@@ -89,6 +90,7 @@ class OnError:
     per_minute: int = 60
     topic: str = ""
     database: str = ""
+    problem: str = ""
 
     def __post_init__(self) -> None:
         if self.action not in [*Action]:
@@ -158,3 +160,8 @@ class Letter:
     consumer: str
     failed_at_ms: int
     tries: int = 1
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the letter has its record: Kafka may have lost the record, or the record was too large."""
+        return self.timestamp_ms > 0 or (self.key, self.value, self.headers) != (None, None, ())

@@ -40,19 +40,28 @@ def apart(
     attempt: Callable[[Spans], None],
     blames: Callable[[Exception], bool],
     found: Callable[[int, int, Exception], None],
-) -> None:
+    *,
+    fails: bool = False,
+) -> bool:
     """Call `attempt` for all of the spans, in order; an attempt that fails is repeated with each half of its offsets.
 
     `found` gets partition, offset and error of each single offset that fails. An error that no record may have caused
-    (`blames`) is raised at once.
+    (`blames`) is raised at once. `fails`: the attempt with all offsets has failed already, or is expected to. Returns whether
+    no offset has failed.
     """
-    try:
-        attempt(spans)
-    except Exception as error:
-        if not blames(error):
-            raise
-        if size_of(spans) == 1:
-            found(spans[0].partition, spans[0].start, error)
-            return
-        for half in halves(spans):
-            apart(half, attempt, blames, found)
+    single = size_of(spans) == 1
+    if single or not fails:
+        try:
+            attempt(spans)
+        except Exception as error:
+            if not blames(error):
+                raise
+            if single:
+                found(spans[0].partition, spans[0].start, error)
+                return False
+        else:
+            return True
+    first, second = halves(spans)
+    first_passes = apart(first, attempt, blames, found)
+    # If the first half passes, the second one must have failed.
+    return apart(second, attempt, blames, found, fails=first_passes) and first_passes

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
@@ -29,7 +30,7 @@ from spark_apps.dead_letters import (
 from spark_apps.dead_letters.halving import Span, Spans, apart, size_of
 from spark_apps.dead_letters.topic import sender
 from spark_apps.delivery import SinkEntry, SinkStep, Writer
-from spark_apps.delivery.database import Cursor, Database, first_line
+from spark_apps.delivery.database import Cursor, Database, blames_record, first_line
 from spark_apps.delivery.database_sink import Add, DatabaseSink
 
 Place = tuple[int, int]
@@ -51,6 +52,11 @@ class Bad:
     """The bad records of a batch, by place: stage and error."""
 
     records: dict[Place, tuple[Stage, Exception]] = field(default_factory=dict)
+    counts: Counter[int] = field(default_factory=Counter)
+
+    def add(self, place: Place, stage: Stage, error: Exception) -> None:
+        self.records[place] = (stage, error)
+        self.counts[place[0]] += 1
 
     def of(self, partitions: Collection[int]) -> dict[Place, tuple[Stage, Exception]]:
         return {place: bad for place, bad in sorted(self.records.items()) if place[0] in partitions}
@@ -76,7 +82,7 @@ class Site:
         def read(spans: Spans, most_bytes: int) -> Records | None:
             return None if access is None else access.read(runner.topic, spans, most_bytes, runner.isolation)
 
-        if policy.action == Action.SKIP:
+        if policy.action != Action.DEAD_LETTER:
             return Recovery(policy, runner, read)
         if access is None:
             raise DeadLettersRefused("dead letters need an access to Kafka's records, and this process has none")
@@ -122,7 +128,7 @@ class Recovery:
                 if not self.may_recover(error, steps, sink.database.blames_record):
                     raise
                 log.warning("topic %s: a batch failed, and its bad records are set apart: %s", writer.topic, error)
-        found = Bad(dict(bad.records))
+        found = Bad(dict(bad.records), Counter(bad.counts))
         adding = partial(self._add, writer, found, sink.database.blames_record)
         return self._noted(steps, found, sink.write(writer, steps, rows, adding))
 
@@ -149,7 +155,10 @@ class Recovery:
         idle = {partition: step for partition, step in steps.items() if step.end == step.start}
         if idle:
             add(idle, rows.slice(0, 0))
-        apart(spans, attempt, lambda error: divisible and blames(error), partial(self.found, steps, bad, Stage.STORE))
+        found = partial(self.found, steps, bad, Stage.STORE)
+        # Without bad records so far, the rows are here because all of them together have failed.
+        fails = divisible and not bad.records and bool(spans)
+        apart(spans, attempt, lambda error: divisible and blames(error), found, fails=fails)
         letters = self.letters(writer, bad.of(steps))
         if letters and self._send is not None:
             self._send(letters)
@@ -157,7 +166,34 @@ class Recovery:
             table.prepare(cursor)
             table.put(cursor, letters)
 
+    def without_problems(self, rows: pa.Table, steps: Steps, bad: Bad) -> pa.Table:
+        """Return the rows of records without a problem, without the column of problems; the other records become bad."""
+        column = self.policy.problem
+        problems, kept = rows[column], rows.drop_columns([column])
+        if problems.null_count == len(problems):
+            return kept
+        told = rows.filter(pc.is_valid(problems)).select(["partition", "offset", column]).to_pylist()
+        for row in sorted(told, key=lambda one: (one["partition"], one["offset"])):
+            place = row["partition"], row["offset"]
+            if not self.policy.recovers:
+                raise RecordHasProblem(f"partition {place[0]}, offset {place[1]}: {row[column]}")
+            if place not in bad.records and place[0] in steps:
+                self.found(steps, bad, Stage.PROBLEM, *place, RecordHasProblem(str(row[column])))
+        return kept.filter(pc.invert(_at(kept, bad.records)))
+
     # At least once ---------------------------------------------------------------------------------------------------
+
+    def deliver(self, writer: Writer, steps: Steps, attempt: Callable[[Spans], None]) -> None:
+        """Deliver a batch by calls of `attempt`, without its bad records."""
+        bad = Bad()
+        apart(
+            spans_of(steps),
+            attempt,
+            lambda error: self.policy.recovers and blames_record(error),
+            partial(self.found, steps, bad, Stage.STORE),
+        )
+        self.keep(writer, steps, bad)
+        self.note(steps, bad)
 
     def keep(self, writer: Writer, steps: Steps, bad: Bad) -> None:
         """Keep the dead letters of a batch whose good records have been delivered."""
@@ -177,12 +213,13 @@ class Recovery:
 
     def found(self, steps: Steps, bad: Bad, stage: Stage, partition: int, offset: int, error: Exception) -> None:
         """Note a bad record; raises `TooManyDeadLetters`."""
-        bad.records[partition, offset] = (stage, error)
+        bad.add((partition, offset), stage, error)
         step, policy = steps[partition], self.policy
-        of_partition = sum(1 for place in bad.records if place[0] == partition)
 
         def stopped(letters: LetterCounts) -> bool:
-            if letters.exceeds(partition, of_partition, step.end - step.start, policy.share, policy.per_minute):
+            if letters.exceeds(
+                partition, bad.counts[partition], step.end - step.start, policy.share, policy.per_minute
+            ):
                 letters.stop(partition, step.token.epoch, step.end)
             return letters.is_stopped(partition, step.token.epoch, step.start)
 
@@ -193,24 +230,9 @@ class Recovery:
                 f"error: {type(error).__name__}: {first_line(error)}"
             ) from error
 
-    def problems(self, rows: pa.Table, column: str, steps: Steps) -> tuple[pa.Table, Bad]:
-        """Return the rows of records without a problem, without the column, and the records with a problem."""
-        problems, bad = rows[column], Bad()
-        kept = rows.drop_columns([column])
-        if problems.null_count == len(problems):
-            return kept, bad
-        told = rows.filter(pc.is_valid(problems)).select(["partition", "offset", column]).to_pylist()
-        for row in sorted(told, key=lambda one: (one["partition"], one["offset"])):
-            place, error = (row["partition"], row["offset"]), RecordHasProblem(str(row[column]))
-            if not self.policy.recovers:
-                raise RecordHasProblem(f"partition {place[0]}, offset {place[1]}: {error}")
-            if place not in bad.records and place[0] in steps:
-                self.found(steps, bad, Stage.PROBLEM, *place, error)
-        return kept.filter(pc.invert(_at(kept, bad.records))), bad
-
     def letters(self, writer: Writer, bad: Mapping[Place, tuple[Stage, Exception]]) -> list[Letter]:
         """Return the dead letters of these records, which are read from Kafka again; none if records are skipped."""
-        if self.policy.action == Action.SKIP or not bad:
+        if self.policy.action != Action.DEAD_LETTER or not bad:
             return []
         now_ms, letters = int(time.time() * 1_000), list[Letter]()
         for (partition, offset), (stage, error) in bad.items():
@@ -231,13 +253,13 @@ class Recovery:
         """The batch has passed, without its bad records."""
         if not self.policy.recovers:
             return
-        counts = {p: sum(1 for place in bad.records if place[0] == p) for p in steps}
 
         def note(letters: LetterCounts) -> None:
             for partition, step in steps.items():
-                letters.note(partition, counts[partition], step.end - step.start)
+                letters.note(partition, bad.counts[partition], step.end - step.start)
 
         self._runner.edit(lambda ownership: note(ownership.letters))
+        done = "skipped" if self.policy.action == Action.SKIP else "dead letter"
         for (partition, offset), (stage, error) in bad.of(steps).items():
             log.warning(
                 "topic %s, partition %d, offset %d: %s: %s (%s): %s",
@@ -245,7 +267,7 @@ class Recovery:
                     self._runner.topic,
                     partition,
                     offset,
-                    self.policy.action,
+                    done,
                     stage,
                     type(error).__name__,
                     first_line(error),
@@ -262,6 +284,7 @@ def letter_of(
         gone = "the log no longer has the record"
         large = f"the record has more than {MAX_RECORD_BYTES:,} bytes, too many for a dead letter"
         content, note = KafkaRecord(), f" ({large if records is None else gone})"
+    kind, text = shown_error(error)
     return Letter(
         place=LetterPlace(writer.cluster, writer.topic, writer.topic_id, *place),
         key=content.key,
@@ -269,8 +292,8 @@ def letter_of(
         headers=content.headers,
         timestamp_ms=content.timestamp_ms,
         timestamp_type=content.timestamp_type,
-        kind=type(error).__name__,
-        error=_storable(str(error))[:MAX_ERROR_CHARS] + note,
+        kind=kind,
+        error=text + note,
         stage=stage,
         release=__version__,
         consumer=writer.consumer,
@@ -305,6 +328,7 @@ def _at(rows: pa.Table, places: Iterable[Place]) -> pa.ChunkedArray:
     return reduce(pc.or_, conditions)
 
 
-def _storable(text: str) -> str:
-    """Return the text without the characters that PostgreSQL refuses."""
-    return text.encode("utf-8", "replace").decode().replace("\x00", "")
+def shown_error(error: Exception) -> tuple[str, str]:
+    """Return class and text of an error, cut, and without the characters that PostgreSQL refuses."""
+    text = str(error).encode("utf-8", "replace").decode().replace("\x00", "")
+    return type(error).__name__, text[:MAX_ERROR_CHARS]

@@ -99,6 +99,15 @@ class DatabaseSink:
     def _reset(self, cursor: Cursor, writer: Writer, partition: int) -> None:
         """The position of a partition no longer counts: a person has moved the offset, or the topic is a new one."""
 
+    def add(
+        self, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table, first: Callable[[Cursor], None]
+    ) -> None:
+        """Add rows of records before the positions, in one transaction with `first`; the positions are locked, and stay."""
+        with self.database.transaction() as cursor:
+            _standing(cursor, writer, steps)
+            first(cursor)
+            self._add(cursor, writer, steps, rows)
+
     def _check(self, cursor: Cursor, writer: Writer, partitions: Collection[int]) -> None:
         """Raise an error to take none of these partitions."""
 

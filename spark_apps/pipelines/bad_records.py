@@ -92,7 +92,7 @@ def found_in(
         if part:
             attempt(rerun.over(spark, part, epochs))
 
-    apart(spans, attempt_some, blames_record, partial(recovery.found, steps, bad, Stage.PIPELINE))
+    apart(spans, attempt_some, blames_record, partial(recovery.found, steps, bad, Stage.PIPELINE), fails=True)
     good = {place: record for place, record in records.items() if place not in bad.records}
     return bad, rerun.over(spark, good, epochs)
 

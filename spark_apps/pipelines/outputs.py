@@ -1,6 +1,7 @@
 """Makes the writer of a query from a pipeline's result, and tells its delivery to the topic's runner before any grant."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from math import inf
 
@@ -39,7 +40,9 @@ def agreed_writer(
             runner.agree(Delivery.EXACTLY_ONCE, sink, hooks, idle_s=idle_s)
             return rows.writeStream.foreachBatch(_transaction(runner, output, recovery, rerun))
         case Stateful(rows):
-            once = ExactlyOnce(rows, stateful_sink(output), on_error=output.on_error)
+            problem = output.on_error.problem
+            sink = stateful_sink(replace(output, rows=rows.drop(problem)) if problem else output)
+            once = ExactlyOnce(rows, sink, on_error=output.on_error)
             return agreed_writer(runner, once, hooks, site, rerun)
         case AtLeastOnce(rows, each_batch):
             recovery = _recovery(runner, output, site)
@@ -67,10 +70,15 @@ def _check_partition(topic: str, columns: Sequence[str]) -> None:
 def _recovery(runner: TopicRunner, output: ExactlyOnce | AtLeastOnce, site: Site) -> Recovery | None:
     """Return the treatment of bad records; `None` = a bad record stops its partition."""
     policy: OnError = output.on_error.overridden(site.settings)
-    if not policy.recovers:
+    if not policy.recovers and not policy.problem:
         return None
     if isinstance(output, AtLeastOnce):
         return site.recovery(runner, policy)
+    if policy.problem and (policy.problem not in output.rows.columns or output.each_batch is not None):
+        raise DeadLettersRefused(
+            f"the rows of topic {runner.topic} have no column '{policy.problem}' for OnError(problem=...), or each_batch takes the "
+            "column away; name a column of the rows, without each_batch"
+        )
     if "offset" not in output.rows.columns:
         raise DeadLettersRefused(
             f"the rows of topic {runner.topic} have no column 'offset' (they have {', '.join(output.rows.columns)}), by which "
@@ -84,36 +92,40 @@ def _recovery(runner: TopicRunner, output: ExactlyOnce | AtLeastOnce, site: Site
     return site.recovery(runner, policy, in_sink=True)
 
 
+def rows_of(output: Output) -> pa.Table:
+    """Return the rows for the sink of an exactly-once pipeline."""
+    assert isinstance(output, ExactlyOnce | Stateful)  # noqa: S101 - a pipeline returns one kind of output
+    each_batch = output.each_batch if isinstance(output, ExactlyOnce) else None
+    return (output.rows if each_batch is None else each_batch(output.rows)).toArrow()
+
+
 def _transaction(
     runner: TopicRunner, output: ExactlyOnce, recovery: Recovery | None, rerun: Rerun | None
 ) -> Callable[[DataFrame, int], None]:
-    def collected(frame: DataFrame, of: ExactlyOnce | Stateful = output) -> pa.Table:
-        each_batch = of.each_batch if isinstance(of, ExactlyOnce) else None
-        rows = (frame if each_batch is None else each_batch(frame)).toArrow()
+    def collected(again: Output) -> pa.Table:
+        rows = rows_of(again)
         _check_partition(runner.topic, rows.column_names)
         return rows
-
-    def rows_of(again: Output) -> pa.Table:
-        assert isinstance(again, ExactlyOnce | Stateful)  # noqa: S101 - the same function has returned such an output
-        return collected(again.rows, again)
 
     def write(batch: DataFrame, _: int) -> None:
         writer, steps = runner.edit(lambda ownership: (ownership.writer, ownership.batches.adds()))
         bad = Bad()
         try:
-            rows = collected(batch)
+            rows = collected(replace(output, rows=batch))
         except Exception as error:
             if recovery is None or not recovery.may_recover(error, steps, blames_record):
                 raise
-            bad, again = found_in(recovery, rerun, steps, batch.sparkSession, rows_of, error)
-            rows = collected(batch.limit(0)) if again is None else rows_of(again)
+            bad, again = found_in(recovery, rerun, steps, batch.sparkSession, collected, error)
+            rows = collected(replace(output, rows=batch.limit(0)) if again is None else again)
         if recovery is None or not isinstance(output.sink, DatabaseSink):
             refused = output.sink.write(writer, steps, rows)
         else:
+            if recovery.policy.problem:
+                rows = recovery.without_problems(rows, steps, bad)
             refused = recovery.write(output.sink, writer, steps, rows, bad)
         runner.edit(lambda ownership: ownership.batches.refuse(refused))
-        if isinstance(sink, StatefulSink):
-            sizes = sink.sizes
+        if isinstance(output.sink, StatefulSink):
+            sizes = output.sink.sizes
             runner.edit(lambda ownership: ownership.keeps(sizes))
 
     return write

@@ -24,12 +24,13 @@ class StatefulSink(DatabaseSink):
         self._operator = operator
         self._clock = clock
         self.sizes: Mapping[int, StateSize] = {}
+        self._batch_sizes: Mapping[int, StateSize] = {}
 
     def write(
         self, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table, adding: Adding | None = None
     ) -> dict[int, SinkEntry]:
         """See `DatabaseSink`; raises `StateDamaged` if the table was altered."""
-        self._batch_sizes: Mapping[int, StateSize] = {}
+        self._batch_sizes = {}
         try:
             refused = super().write(writer, steps, rows, adding)
         except Exception as error:

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from hypothesis import strategies as st
 
 from coordinator_tasks import __version__
 from coordinator_tasks.core.errors import KafkaUnavailable
-from spark_apps.dead_letters import LetterUnreadable, OnError, TooManyDeadLetters, table
+from spark_apps.dead_letters import LetterUnreadable, OnError, RecordHasProblem, TooManyDeadLetters, table
+from spark_apps.dead_letters import Stage as FailedStage
 from spark_apps.dead_letters.recovery import Bad
 from spark_apps.delivery import SinkStep, SinkUnavailable
 from spark_apps.delivery.database import Database
-from tests.letters_bench import NEWER, ROWS, TOKEN, Stage
+from tests.letters_bench import GENEROUS, NEWER, ROWS, TOKEN, Stage
 from tests.stateful_bench import Bench, Counting, arrow
 
 BAD = 1_000
@@ -314,5 +316,43 @@ def test_idle_partitions_of_a_batch_with_a_bad_record_are_added_once(
     stage.claim(0, 1)
     monkeypatch.setattr(stage.sink, "_add", add)
     stage.write({(0, 0): 1, (0, 1): BAD}, steps={1: SinkStep(TOKEN, 7, 7)})
-    assert added == [([0, 1], 2), ([1], 0), ([0], 2), ([0], 1), ([0], 1)]
+    assert added == [([0, 1], 2), ([1], 0), ([0], 1), ([0], 1)]
     assert (stage.stored(), stage.places(), stage.position(1)) == ([(0, 0)], [(0, 1)], 7)
+
+
+def with_problems(stage: Stage, numbers: dict[tuple[int, int], Any], problems: dict[tuple[int, int], str]) -> Any:
+    rows = stage.rows(numbers).append_column("wrong", pa.array([problems.get(place) for place in numbers], pa.string()))
+    steps, bad = {0: SinkStep(TOKEN, 0, len(numbers))}, Bad()
+    kept = stage.recovery.without_problems(rows, steps, bad)
+    return stage.recovery.write(stage.sink, stage.writer, steps, kept, bad)
+
+
+def test_records_with_a_problem_go_to_the_dead_letters_and_the_others_to_the_sink(url: str) -> None:
+    stage = Stage(url, replace(GENEROUS, problem="wrong"))
+    stage.claim()
+    with_problems(stage, {(0, 0): 1, (0, 1): 1, (0, 2): BAD, (0, 3): 1}, {(0, 1): "no JSON\0"})
+    assert (stage.stored(), stage.places()) == ([(0, 0), (0, 3)], [(0, 1), (0, 2)])
+    assert (stage.letters()[0].stage, stage.letters()[0].kind) == (FailedStage.PROBLEM, "RecordHasProblem")
+    assert stage.letters()[0].error == "no JSON"
+    stage.close()
+
+
+def test_all_rows_of_a_record_with_a_problem_are_left_out(url: str) -> None:
+    stage = Stage(url, replace(GENEROUS, problem="wrong"))
+    stage.claim()
+    rows = pa.concat_tables([stage.rows({(0, 0): 1, (0, 1): 1}), stage.rows({(0, 1): 2})])
+    rows, steps, bad = rows.append_column("wrong", pa.array([None, None, "cut"])), {0: SinkStep(TOKEN, 0, 2)}, Bad()
+    kept = stage.recovery.without_problems(rows, steps, bad)
+    stage.recovery.write(stage.sink, stage.writer, steps, kept, bad)
+    assert (stage.stored(), stage.places()) == ([(0, 0)], [(0, 1)])
+    stage.close()
+
+
+def test_a_problem_stops_the_partition_where_bad_records_stop(url: str) -> None:
+    stage = Stage(url, OnError(problem="wrong"))
+    stage.claim()
+    with pytest.raises(RecordHasProblem, match="partition 0, offset 1: no JSON"):
+        with_problems(stage, {(0, 0): 1, (0, 1): 1}, {(0, 1): "no JSON"})
+    with_problems(stage, {(0, 0): 1}, {})
+    assert stage.stored() == [(0, 0)]
+    stage.close()

@@ -1,6 +1,6 @@
 """Dead letters through Kafka and Spark: poison among many records, a driver that dies while it halves, and the bound."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +9,18 @@ from confluent_kafka import Consumer, TopicPartition
 
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
-from spark_apps.dead_letters import Letter, table
+from spark_apps.dead_letters import Letter, OnError, table
 from spark_apps.delivery.database import Database
-from tests.integration.agent_site import Site, wait_for
+from spark_apps.plain import Output, Record
+from tests.integration.agent_site import Running, Site, wait_for
 from tests.integration.letters_pipeline import POISON
 from tests.integration.test_agent_spark import START_S, SparkProcess
 from tests.postgres_server import sink_url
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 PIPELINE = "tests.integration.letters_pipeline"
 MANY = 10_000
+PASS_S = 400.0
 
 
 class Stage:
@@ -30,11 +32,12 @@ class Stage:
         self.spark: SparkProcess | None = None
 
     def start(self, build: str, *more: str) -> SparkProcess:
+        former = frozenset(range(2)) if self.spark is not None else frozenset[int]()
         if self.spark is not None:
             self.spark.close()
         self.spark = SparkProcess(self.site, "a", self.folder, f"{PIPELINE}:{build}", more)
         self.spark.registered()
-        self.site.assign(dict.fromkeys(range(2), "a"), guarded=frozenset())
+        self.site.assign(dict.fromkeys(range(2), "a"), guarded=former)
         return self.spark
 
     def produce(self, partition: int, *values: bytes) -> None:
@@ -48,12 +51,12 @@ class Stage:
         ends = {p: sum(1 for q, _ in self.sent if p == q) for p in partitions or range(2)}
 
         def done() -> bool:
-            assert self.spark is not None
-            assert self.spark.process.poll() is None, self.spark.log.read_text()[-3000:]
+            if self.spark is not None:
+                assert self.spark.process.poll() is None, self.spark.log.read_text()[-3000:]
             found = self.site.committed()
             return all(p in found and found[p].offset == end for p, end in ends.items())
 
-        return wait_for(done, f"partitions {ends} pass", START_S)
+        return wait_for(done, f"partitions {ends} pass", PASS_S)
 
     def query(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         database = Database(self.url)
@@ -104,15 +107,15 @@ def numbers(count: int, poison: dict[int, str]) -> list[bytes]:
 @pytest.mark.parametrize("stage", ["sqlite", "postgresql"], indirect=True)
 def test_poison_among_many_records_is_found_wherever_the_pipeline_fails(stage: Stage) -> None:
     stage.start("build")
-    stage.produce(0, *numbers(MANY, {17: "function", 4_000: "table", 4_001: "cast", 9_999: "function"}))
+    stage.produce(0, *numbers(MANY, {17: "function", 4_000: "table", 9_999: "cast"}))
     stage.produce(1, *numbers(500, {}))
-    print(f"\n{MANY:,} records with four bad ones: {stage.passes():.1f} s")
+    print(f"\n{MANY:,} records with three bad ones: {stage.passes():.1f} s")
     found = stage.letters()
     assert sorted(found) == stage.poison()
     assert stage.stored() == [place for place in sorted(stage.sent) if place not in found]
     letter = found[0, 17]
     assert (letter.key, letter.value, letter.headers) == (b"k", POISON["function"], (("trace", b"1"),))
-    assert [found[0, offset].stage for offset in (17, 4_000, 4_001)] == ["pipeline", "store", "pipeline"]
+    assert [found[0, offset].stage for offset in (17, 4_000, 9_999)] == ["pipeline", "store", "pipeline"]
     assert "this function does not bear poison" in letter.error
     assert stage.site.topic_status("a").failures == ()
 
@@ -184,7 +187,7 @@ def test_a_topic_takes_dead_letters_with_the_headers_of_kafka_connect_and_a_miss
     reader.assign([TopicPartition(dead, 0, 0)])
     message = reader.poll(30.0)
     assert message is not None
-    headers = {name: value for name, value in message.headers() or ()}
+    headers = dict(message.headers() or ())
     reader.close()
     assert (message.key(), message.value(), headers["trace"]) == (b"k", POISON["table"], b"1")
     for prefix in ("__connect.errors.", "__dlq.errors."):
@@ -196,3 +199,23 @@ def test_a_topic_takes_dead_letters_with_the_headers_of_kafka_connect_and_a_miss
     assert headers["__connect.errors.stage"] == b"TASK_PUT"
     assert headers["__dlq.errors.group"] == stage.site.group.encode()
     assert stage.letters() == {}
+
+
+def test_a_plain_consumer_keeps_dead_letters_of_its_function_and_of_its_store(stage: Stage) -> None:
+    taken: list[tuple[int, int]] = []
+
+    def sink(_: str, records: Sequence[Record]) -> None:
+        if any(message.value() == POISON["function"] for _, message in records):
+            raise ValueError("this sink does not bear poison")
+        taken.extend((one.partition, message.offset() or 0) for one, message in records)
+
+    policy = OnError("dead-letter", share=1.0, database=stage.url)
+    plain = Running(stage.site, "a", Output(sink, on_error=policy))
+    stage.site.assign(dict.fromkeys(range(2), "a"))
+    stage.produce(0, *numbers(200, dict.fromkeys((0, 7, 199), "function")))
+    stage.produce(1, *numbers(50, {}))
+    stage.passes()
+    assert sorted(stage.letters()) == stage.poison()
+    assert sorted(set(taken)) == [place for place in sorted(stage.sent) if place not in stage.poison()]
+    assert (len(taken), stage.letters()[0, 7].value) == (247, POISON["function"])
+    assert plain.leave(0.0) == 0

@@ -69,6 +69,10 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {'coordinator_consumer_fences_total{cluster_name="shop",consumer_id="a",topic="t"}': "0x57 1 1 1"},
         {'coordinator_consumer_fences_total{cluster_name="shop",consumer_id="a",topic="t"}': "1x60"},
     ),
+    "CoordinatorDeadLetters": (
+        {'coordinator_consumer_dead_letters_total{cluster_name="shop",consumer_id="a",topic="t"}': "0x57 1 1 1"},
+        {'coordinator_consumer_dead_letters_total{cluster_name="shop",consumer_id="a",topic="t"}': "1x60"},
+    ),
     "CoordinatorOwnershipDisputed": (
         {'coordinator_audit_findings{cluster_name="shop",kind="intruder"}': "0x59 1"},
         {

@@ -87,3 +87,8 @@ def test_a_row_of_a_later_release_is_named(run: Run, url: str) -> None:
     code, _, err = run("dead-letters", "list", url)
     assert code == 4
     assert "KPC-093: consumer_dead_letters, topic clicks, partition 1, offset 5: the row has format 2" in err
+
+
+def test_a_replay_is_a_program_of_its_own_with_all_options(run: Run) -> None:
+    code, *_ = run("dead-letters", "replay", "--pipeline", "orders=x:y", "--cluster", "")
+    assert code == 2
