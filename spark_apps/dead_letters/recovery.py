@@ -234,11 +234,13 @@ class Recovery:
         """Return the dead letters of these records, which are read from Kafka again; none if records are skipped."""
         if self.policy.action != Action.DEAD_LETTER or not bad:
             return []
-        now_ms, letters = int(time.time() * 1_000), list[Letter]()
-        for (partition, offset), (stage, error) in bad.items():
-            # One by one: each may have as many bytes as the driver can hold.
-            records = self._read([Span(partition, offset, offset + 1)], MAX_RECORD_BYTES)
-            letters.append(letter_of(writer, (partition, offset), records, stage, error, now_ms))
+        now_ms = int(time.time() * 1_000)
+        spans = {place: Span(place[0], place[1], place[1] + 1) for place in bad}
+        together = self._read([*spans.values()], MAX_RECORD_BYTES)
+        letters = []
+        for place, (stage, error) in bad.items():
+            records = self._read([spans[place]], MAX_RECORD_BYTES) if together is None else together
+            letters.append(letter_of(writer, place, records, stage, error, now_ms))
         return letters
 
     def records(self, spans: Spans, most_bytes: int) -> Records | None:

@@ -37,8 +37,9 @@ _DELETE = f"DELETE FROM {TABLE} WHERE {_AT}"  # noqa: S608
 
 def prepare(cursor: Cursor) -> None:
     """Create the table where it is missing."""
-    cursor.exclusively(TABLE)  # two consumers with their first dead letters would both create the table
-    cursor.execute(_CREATE)
+    if not cursor.has_table(TABLE):
+        cursor.exclusively(TABLE)  # two consumers with their first dead letters would both create the table
+        cursor.execute(_CREATE)
 
 
 def put(cursor: Cursor, letters: Iterable[Letter]) -> None:

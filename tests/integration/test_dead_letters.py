@@ -35,6 +35,8 @@ class Stage:
         former = frozenset(range(2)) if self.spark is not None else frozenset[int]()
         if self.spark is not None:
             self.spark.close()
+            member = self.site.paths.member("a")
+            wait_for(lambda: self.site.zk.find(member) is None, "the former process is not registered any more")
         self.spark = SparkProcess(self.site, "a", self.folder, f"{PIPELINE}:{build}", more)
         self.spark.registered()
         self.site.assign(dict.fromkeys(range(2), "a"), guarded=former)
