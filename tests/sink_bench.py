@@ -29,7 +29,7 @@ from spark_apps.lakehouse.table_sink import TableSink
 OLD, NEW = Token(3, 1, "g1"), Token(5, 1, "g1")
 ROWS = RowSink("texts", {"text": "TEXT"})
 SCHEMA = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("text", pa.string())])
-DATABASES = ("sqlite", "postgresql", "postgresql-staged")
+DATABASES = ("sqlite", "postgresql", "postgresql-staged", "mysql")
 TABLES = ("delta", "iceberg")
 ICEBERG = "shop.texts"
 SINKS = (*DATABASES, *TABLES)
@@ -299,6 +299,8 @@ def bench_of(kind: str, request: pytest.FixtureRequest, folder: Path, monkeypatc
             if kind == "postgresql-staged":
                 monkeypatch.setattr(postgresql, "STAGED_ROWS", 1)
             return DatabaseBench(request.getfixturevalue("postgres").url)
+        case "mysql":
+            return DatabaseBench(request.getfixturevalue("mariadb").url)
         case "iceberg":
             return IcebergBench(folder, monkeypatch)
         case _:

@@ -22,6 +22,8 @@ from spark_apps.delivery.database import Cursor, Database, first_line
 from spark_apps.delivery.positions import check_rows, left_out, taken, without
 
 TABLE = "consumer_positions"
+COLUMNS = ("cluster", "topic", "partition", "topic_id", "epoch", "incarnation", "generation", "consumer")
+"""Columns of a claimed partition without an offset."""
 CLAIM_WAIT_S = 1.0
 """Seconds that a claim waits for a writer before the retry: meanwhile its consumer does nothing else for the topic."""
 _CREATE = f"""
@@ -31,7 +33,6 @@ CREATE TABLE IF NOT EXISTS {TABLE} (
     PRIMARY KEY (cluster, topic, "partition")
 )"""
 _FIND = f'SELECT "partition", topic_id, "offset", epoch, incarnation, generation, consumer FROM {TABLE}'  # noqa: S608
-_ADD = f"INSERT INTO {TABLE} VALUES (?, ?, ?, ?, NULL, ?, ?, ?, ?) ON CONFLICT DO NOTHING"  # noqa: S608
 _WHERE = 'WHERE cluster = ? AND topic = ? AND "partition" = ?'
 _VALUES = 'topic_id = ?, "offset" = ?, epoch = ?, incarnation = ?, generation = ?, consumer = ?'
 _TAKE = f"UPDATE {TABLE} SET {_VALUES} {_WHERE}"  # noqa: S608
@@ -64,7 +65,7 @@ class DatabaseSink:
         with self._answering(), self._for_claims().transaction() as cursor:
             self._make_tables(cursor)
             rows = [(writer.cluster, writer.topic, p, writer.topic_id, *_held(t, writer)) for p, t in _sorted(tokens)]
-            cursor.executemany(_ADD, rows)
+            cursor.merge(TABLE, COLUMNS, rows)
             stored = _standing(cursor, writer, tokens)
             for partition, entry in taken(writer, tokens, forget, stored).items():
                 held, key = _held(entry.token, writer), (writer.cluster, writer.topic, partition)

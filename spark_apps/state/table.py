@@ -11,7 +11,7 @@ import msgspec
 
 from spark_apps.delivery import Writer
 from spark_apps.delivery.database import Cursor, first_line
-from spark_apps.state import StateDamaged
+from spark_apps.state import StateDamaged, StateRefused
 from spark_apps.state.handle import TIMERS
 
 TABLE = "consumer_state"
@@ -62,6 +62,8 @@ class PartitionRow(msgspec.Struct, array_like=True, frozen=True):
 
 def prepare(cursor: Cursor) -> None:
     """Create the table and its index where they are missing; raises `StateDamaged` for a table with other columns."""
+    if not cursor.KEEPS_STATE:
+        raise StateRefused("state is kept in SQLite or PostgreSQL, not in this database; give the sink such a database")
     cursor.execute(f"{_CREATE} {cursor.BY_KEY}")
     check_columns(cursor)
     cursor.execute(_INDEX)

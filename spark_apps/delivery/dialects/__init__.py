@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol, cast
 
 from coordinator_tasks.core.errors import Refused
 
-ALIASES = {"postgres": "postgresql"}
+ALIASES = {"mariadb": "mysql", "postgres": "postgresql"}
 """Other schemes of an address → the dialect's file."""
 
 MOST_MARKS = 500
@@ -28,6 +28,9 @@ class Cursor:
     BY_KEY: ClassVar[str] = ""
     """End of a `CREATE TABLE` whose rows are found and replaced by their primary key."""
 
+    KEEPS_STATE: ClassVar[bool] = True
+    """Whether the table of state fits into this database."""
+
     def __init__(self, cursor: Any) -> None:
         self._cursor = cursor
 
@@ -38,7 +41,7 @@ class Cursor:
 
     def executemany(self, statement: str, rows: Iterable[Row]) -> None:
         """Run one statement for each row."""
-        self._cursor.executemany(self._marked(statement), (self._storable(statement, row) for row in rows))
+        self._cursor.executemany(self._marked(statement), [self._storable(statement, row) for row in rows])
 
     def query(self, statement: str, values: Row = ()) -> list[tuple[Any, ...]]:
         """All rows of a query."""

@@ -180,11 +180,16 @@ def test_a_query_that_starts_again_uses_the_connection_of_the_one_before_it(
             assert cursor.query('SELECT "offset" FROM orders ORDER BY "offset"') == [(0,), (1,), (2,)]
 
 
-def test_postgresql_without_its_client_is_refused_before_the_first_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "spark_apps.delivery.dialects.postgresql", raising=False)
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(Refused, match=r"needs psycopg, which is not installed here; .*\[postgres\]"):
-        Database("postgresql://user@host/name")
+@pytest.mark.parametrize(
+    ("scheme", "client", "extra"), [("postgresql", "psycopg", "postgres"), ("mysql", "pymysql", "mysql")]
+)
+def test_a_database_without_its_client_is_refused_before_the_first_batch(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, client: str, extra: str
+) -> None:
+    monkeypatch.delitem(sys.modules, f"spark_apps.delivery.dialects.{scheme}", raising=False)
+    monkeypatch.setitem(sys.modules, client, None)
+    with pytest.raises(Refused, match=rf"needs {client}, which is not installed here; .*\[{extra}\]"):
+        Database(f"{scheme}://user@host/name")
     Database("sqlite:///rows.sqlite")
 
 
@@ -246,8 +251,8 @@ def test_only_a_database_that_cannot_be_reached_is_away(
 
 
 def test_an_unknown_database_is_refused() -> None:
-    with pytest.raises(Refused, match="is none of postgresql, sqlite; give an address such as sqlite:///path"):
-        Database("mysql://host/name")
+    with pytest.raises(Refused, match="is none of mysql, postgresql, sqlite; give an address such as sqlite:///path"):
+        Database("oracle://host/name")
     with pytest.raises(Refused, match=r"a database at 'postgresql\+psycopg2://' is none of"):
         Database("postgresql+psycopg2://app:s3cret@db/shop")
     urls = (
@@ -275,8 +280,8 @@ def test_another_database_is_one_file_more(tmp_path: Path, monkeypatch: pytest.M
     with Database(url).transaction() as cursor:
         assert cursor.query("SELECT 1") == [(1,)]
     assert table_dataset(url, "orders") == Dataset(url, "orders")
-    with pytest.raises(Refused, match="is none of postgresql, sqlite, twin"):
-        Database("mysql://host/name")
+    with pytest.raises(Refused, match="is none of mysql, postgresql, sqlite, twin"):
+        Database("oracle://host/name")
 
 
 def test_a_claim_does_not_wait_for_long_for_a_writer_that_hangs(
