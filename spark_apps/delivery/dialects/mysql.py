@@ -124,6 +124,10 @@ def _typed(statement: str) -> str:
     return _COLUMN.sub(typed, statement)
 
 
+_OF_ROW = {1292, 1366, 3819, 4025}
+"""Values that MySQL refuses, and checks of a table, that pymysql gives no kind of their own."""
+
+
 class MySQL(Dialect):
     """See the module."""
 
@@ -161,6 +165,11 @@ class MySQL(Dialect):
 
     def is_away(self, error: Exception) -> bool:
         return bool(error.args) and error.args[0] in _GONE
+
+    def blames_row(self, error: Exception) -> bool:
+        if isinstance(error, pymysql.DataError | pymysql.IntegrityError):
+            return True
+        return bool(error.args) and error.args[0] in _OF_ROW
 
     def dataset(self, url: str, table: str) -> tuple[str, str]:
         parts = urlsplit(url)
