@@ -84,7 +84,9 @@ def test_an_entry_point_is_a_strategy_and_replaces_none(module: ModuleType, monk
         ("site_rules:number", "which is no callable but int"),
     ],
 )
-def test_one_that_cannot_be_imported_holds_its_own_topics_only(module: ModuleType, source: str, said: str) -> None:
+def test_a_strategy_that_cannot_be_imported_holds_its_own_topics_only(
+    module: ModuleType, source: str, said: str
+) -> None:
     found = strategies_of("balanced", {}, {"mine": source})
     scene = Scene(policy=Policy(strategies=found)).joins("a")
     assert scene.decide().outcome is TopicOutcome.WRITTEN
@@ -130,7 +132,7 @@ WRONG: list[Any] = [
 
 
 @pytest.mark.parametrize(("call", "said"), WRONG)
-def test_what_a_strategy_does_wrong_is_one_line_that_holds_the_topic_and_loses_nothing(call: Call, said: str) -> None:
+def test_a_fault_of_a_strategy_is_one_line_that_holds_the_topic(call: Call, said: str) -> None:
     scene = with_strategy(call, "a", "b")
     node = scene.node
     decision = scene.decide()

@@ -138,7 +138,7 @@ def test_a_run_of_an_upgrade_follows_it_to_its_end(dags: dict[str, Any]) -> None
     assert dags["upgrade"]["params"]["steps"]["value"] == [5, 50, 100]
 
 
-def test_the_task_that_asks_for_an_approval_writes_it_and_no_later_one_takes_it_from_an_xcom(
+def test_the_asking_task_writes_the_approval_and_no_later_task_reads_an_xcom(
     dags: dict[str, Any],
 ) -> None:
     assert list(dags["approve_plan"]["tasks"]) == ["ask"]

@@ -192,7 +192,9 @@ def test_a_stranger_gets_401_and_is_told_to_sign_in(shop: Cluster, path: str) ->
     assert "orders" not in answer.text
 
 
-def test_who_may_not_read_the_runs_may_not_read_what_they_did(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_right_to_read_runs_their_results_are_hidden(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
 
     def refused(what: str) -> bool:

@@ -334,7 +334,7 @@ def test_the_hour_is_not_read_at_every_look_without_moments(shop: Cluster, monke
         shop.clock.sleep(LOOK_S)
 
 
-def test_what_is_known_of_a_cluster_that_nobody_looks_at_is_forgotten_after_an_hour(shop: Cluster) -> None:
+def test_a_cluster_without_readers_is_forgotten_after_an_hour(shop: Cluster) -> None:
     trends, other = Trends(), Cluster("other", clock=shop.clock)
     for one in (shop, other):
         trends.of(one.coordinator)
@@ -343,7 +343,7 @@ def test_what_is_known_of_a_cluster_that_nobody_looks_at_is_forgotten_after_an_h
     assert list(trends._known) == ["other"]
 
 
-def test_a_moment_that_is_written_after_a_look_in_its_minute_is_found(shop: Cluster) -> None:
+def test_a_moment_written_after_a_look_in_the_same_minute_is_read(shop: Cluster) -> None:
     stable(shop, {0: "a"})
     trends = Trends()
     minutes(shop, {0: 1})

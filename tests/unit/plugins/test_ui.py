@@ -138,7 +138,7 @@ def test_a_topic_with_partitions_that_nobody_owns_is_never_shown_as_stable_and_w
     assert 'class="state Stable"' in page, "one that was removed misses nobody"
 
 
-def test_who_drains_and_what_ends_that_it_has_partitions_is_shown(shop: Cluster) -> None:
+def test_a_draining_consumer_with_partitions_is_shown_with_the_remedy(shop: Cluster) -> None:
     stable(shop, dict.fromkeys(range(4), "a"))
     path, client = "/clusters/shop/topics/orders", pages_of(shop)
     assert "drains" not in text_of(client.get("/").text) + text_of(client.get(path).text)
@@ -164,7 +164,7 @@ def test_the_page_of_a_topic_says_where_a_plan_waits_for_approval(shop: Cluster)
     assert "A plan that exceeds the budget of this site waits for a person's approval" in text_of(page)
 
 
-def test_a_topic_page_answers_what_moved_from_whom_to_whom_why_and_how_long_it_took(shop: Cluster) -> None:
+def test_a_topic_page_shows_giver_taker_reason_and_duration_of_each_move(shop: Cluster) -> None:
     a_hand_off(shop)
     under_way(shop)
     html = pages_of(shop).get("/clusters/shop/topics/orders").text
@@ -744,7 +744,7 @@ def test_what_a_form_no_longer_waits_for_is_not_begun(shop: Cluster) -> None:
     assert begun == ["slow", "next"]
 
 
-def test_all_pages_share_one_session_which_ends_when_nobody_looks(shop: Cluster) -> None:
+def test_all_pages_share_a_session_that_ends_without_readers(shop: Cluster) -> None:
     events: list[str] = []
 
     @contextmanager

@@ -166,7 +166,7 @@ def test_the_block_is_typed_on_a_shop_in_memory(
 
 
 @pytest.mark.parametrize("block", [one for one in BLOCKS if SETTINGS.match(one.text)], ids=lambda one: one.name)
-def test_the_settings_that_a_block_exports_are_ones(block: Block) -> None:
+def test_the_exported_settings_of_a_block_are_valid(block: Block) -> None:
     lines = [line for line in block.lines if line.startswith("export ")]
     done = subprocess.run(
         ["/bin/bash", "-euc", "\n".join([*lines, "env -0"])],

@@ -132,7 +132,7 @@ def test_a_python_that_is_not_supported_makes_no_environment(tmp_path: Path) -> 
     assert subprocess.run(["sh", "-c", making], check=False, cwd=tmp_path, capture_output=True).returncode == 1
 
 
-def test_what_was_left_running_is_ended_before_the_file_that_names_it_is_cleaned_away(tmp_path: Path) -> None:
+def test_a_kept_demo_is_ended_before_its_files_are_removed(tmp_path: Path) -> None:
     kept = default_folders().kept.relative_to(ROOT)
     ending, removing, *_ = [line.replace(".venv/bin/python", "echo") for line in commands("clean")]
     assert "rm -rf build .venv" in removing

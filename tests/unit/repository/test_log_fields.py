@@ -90,7 +90,7 @@ def run(operator: Any, **params: Any) -> None:
     operator.execute({**RUN, "params": {"cluster": "", **params}})
 
 
-def test_a_step_has_the_epoch_and_the_rebalance_that_it_has_written(site: Site, said: Callable[[], Lines]) -> None:
+def test_a_line_about_a_step_has_the_written_epoch_and_rebalance(site: Site, said: Callable[[], Lines]) -> None:
     run(Plan(task_id="plan"))
     lines = [one for one in said() if one["event"].startswith("orders: ")]
     assert [one["event"].split(",")[0] for one in lines][:1] == ["orders: Stable -> Closing"]
@@ -98,7 +98,7 @@ def test_a_step_has_the_epoch_and_the_rebalance_that_it_has_written(site: Site, 
     assert stored(site).keys() == documented("a step: a plan, a start, the end of a rebalance")
 
 
-def test_a_line_about_who_is_waited_for_has_those_that_are_waited_for(site: Site, said: Callable[[], Lines]) -> None:
+def test_a_line_about_a_wait_has_the_fields_of_the_awaited_step(site: Site, said: Callable[[], Lines]) -> None:
     run(Plan(task_id="plan"))
     said()
     wait = ConfirmationWait(WaitKind.CLOSED, ["orders"], Patience(0.0, 60.0), logging.getLogger("shop").info)
@@ -109,7 +109,7 @@ def test_a_line_about_who_is_waited_for_has_those_that_are_waited_for(site: Site
     assert stored(site).keys() == documented("who is waited for")
 
 
-def test_what_a_consumer_takes_up_has_its_incarnation_and_the_epoch(said: Callable[[], Lines]) -> None:
+def test_a_line_about_partitions_taken_up_has_incarnation_and_epoch(said: Callable[[], Lines]) -> None:
     journal = Journal(lambda: {"orders": TopicAccount((), frozenset({0, 1}), 7)})
     logs.know(cluster="shop", consumer="a", incarnation=12, epoch_of=journal.epoch_of)
     journal.look(1.0)
@@ -130,7 +130,7 @@ ACTIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_what_a_person_has_asked_for_has_its_topic(site: Site, said: Callable[[], Lines], action: str) -> None:
+def test_a_line_about_an_action_has_its_topic(site: Site, said: Callable[[], Lines], action: str) -> None:
     run(ActionOperator(task_id="act", action=action), topic="orders", dry_run=False, **ACTIONS[action])
     lines = said()
     assert lines
@@ -138,7 +138,7 @@ def test_what_a_person_has_asked_for_has_its_topic(site: Site, said: Callable[[]
     assert {"cluster", "topic"} == documented("what a person has asked for")
 
 
-def test_a_reset_of_offsets_has_the_epoch_and_the_rebalance_that_it_has_written(
+def test_a_line_about_a_reset_of_offsets_has_the_written_epoch_and_rebalance(
     site: Site, said: Callable[[], Lines]
 ) -> None:
     site.settles()

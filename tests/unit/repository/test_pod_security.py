@@ -58,7 +58,7 @@ def test_the_walk_finds_every_file_with_pods() -> None:
     }
 
 
-def test_a_driver_s_account_makes_no_pod_with_a_secret_but_its_cluster_s() -> None:
+def test_a_drivers_account_makes_pods_with_its_clusters_secret_alone() -> None:
     """An account with the right to make pods could mount any Secret of the namespace. A policy names the Secrets of Spark's accounts."""
     documents = [document for name, document in DOCUMENTS if name == "secrets-policy.yaml"]
     policy, binding = (one["spec"] for one in documents)
@@ -83,7 +83,7 @@ def test_a_driver_s_account_makes_no_pod_with_a_secret_but_its_cluster_s() -> No
     assert not any(one in ("secrets", "*", "pods/ephemeralcontainers") for rule in rights for one in rule["resources"])
 
 
-def test_a_driver_s_account_makes_no_pod_with_rights_or_volumes_that_the_templates_lack() -> None:
+def test_a_drivers_account_makes_no_pod_with_more_rights_or_volumes_than_the_templates() -> None:
     """A volume of the host or of the launcher, a privileged container and the host's processes reach every Secret of a node."""
     policy = next(document for name, document in DOCUMENTS if name == "secrets-policy.yaml")["spec"]
     rules = [one["expression"] for one in policy["validations"]]

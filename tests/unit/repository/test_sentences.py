@@ -94,7 +94,7 @@ def test_no_sentence_is_read() -> None:
     assert found.keys() >= ALLOWED, "a place that reads no sentence any more is allowed nothing"
 
 
-def test_what_would_read_a_sentence_is_seen() -> None:
+def test_code_that_reads_a_sentence_is_detected() -> None:
     read = (
         'draining.why == "redeployment"',
         "(draining.by, draining.why) == (app, WHY)",

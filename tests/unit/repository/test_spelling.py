@@ -55,7 +55,7 @@ def test_the_dag_of_a_run_is_named_as_airflow_shows_it(actor: Actor, shown: str)
     assert actor.named in ("ada", f"{shown} manual__1")
 
 
-def test_what_was_asked_for_has_the_spelling_in_both_forms() -> None:
+def test_the_list_of_actions_has_the_commands_spelling_in_both_forms() -> None:
     one = ActionRecord("set_fleet", "billing", RUN, 0.0)
     assert "set-fleet billing, by ada (kafka_set-fleet/manual__1)" in show.asked([one])
     assert not STORED.search(str(show.asked_rows([one])))

@@ -127,7 +127,7 @@ def test_a_topic_that_appears_is_read_by_its_own_group_at_our_brokers(clients: l
     topics.close()
 
 
-def test_kafka_settings_that_its_client_refuses_end_the_consumer_with_what_to_do() -> None:
+def test_refused_kafka_settings_end_the_consumer_with_the_remedy() -> None:
     process = FakeProcess(lambda _: 0)
     kafka = {**SETTINGS.site.kafka, "max.poll.interval.ms": "1"}
     process.settings = replace(SETTINGS, site=replace(SETTINGS.site, kafka=kafka))

@@ -143,7 +143,7 @@ class Dying(Ended):
     isActive = True  # noqa: N815
 
 
-def test_a_query_that_spark_calls_active_after_its_error_has_ended_and_none_starts_beside_it(
+def test_a_failed_query_that_spark_calls_active_counts_as_ended_and_no_second_query_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     started: list[Dying] = []
@@ -173,7 +173,7 @@ class Hanging(Ended):
         return False
 
 
-def test_a_jvm_that_hangs_keeps_nobody_waiting_and_is_heard_when_it_answers() -> None:
+def test_a_hanging_jvm_blocks_no_caller_and_its_late_answer_counts() -> None:
     """The calling thread makes hand-offs, and checks the progress."""
     query = Hanging("no such column")
     topic = TopicQuery(cast(Any, Runner(opened=True)), lambda _: cast(Any, query), lambda _: 0)
@@ -545,7 +545,7 @@ def query_of(operator: str, monkeypatch: pytest.MonkeyPatch, **how: Any) -> dict
     return told
 
 
-def test_a_query_carries_its_topics_name_and_its_holder_knows_how_it_delivers_and_who_listens(
+def test_a_query_carries_the_topics_name_and_its_holder_knows_delivery_and_listener(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert query_of("Project", monkeypatch) == {

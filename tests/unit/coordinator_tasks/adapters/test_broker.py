@@ -341,7 +341,7 @@ def test_one_partition_whose_producer_does_not_start_is_named_and_all_others_are
     assert offsets.hold("t", "id-1", tokens) == {}
 
 
-def test_one_partition_whose_commit_fails_is_named_and_all_others_are_committed(
+def test_a_failed_commit_of_one_partition_is_named_and_all_other_partitions_are_committed(
     producing: tuple[TransactionalGroupOffsets, Producing], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (offsets, producer), bad = producing, Producing()

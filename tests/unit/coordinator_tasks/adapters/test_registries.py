@@ -146,7 +146,7 @@ def test_heart_beats_keep_a_registration_and_write_it_again_when_it_is_removed(t
     assert discovery.members() == {}
 
 
-def test_a_folder_that_goes_away_while_it_is_read_has_lost_nobody(tmp_path: Path) -> None:
+def test_a_folder_removed_during_a_read_loses_no_consumer(tmp_path: Path) -> None:
     share = tmp_path / "share"
     share.mkdir()
 

@@ -140,7 +140,7 @@ def test_the_usual_authorities_are_read_for_https_once(interface: Interface, mon
     assert read == [""]
 
 
-def test_a_new_connection_shows_that_nobody_listens_where_a_kept_one_still_answers(client: HttpStatusClient) -> None:
+def test_a_new_connection_is_refused_where_a_kept_connection_still_answers(client: HttpStatusClient) -> None:
     interface = Interface()
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler(interface))
     interface.port = server.server_address[1]
@@ -304,7 +304,7 @@ def test_the_client_of_an_address_that_is_no_longer_asked_is_closed(
     assert client._others.peers.keys() == client._others.asked_at.keys() == set()
 
 
-def test_one_that_hangs_does_not_hold_up_the_others(client: HttpStatusClient, interface: Interface) -> None:
+def test_a_hanging_consumer_does_not_delay_the_others(client: HttpStatusClient, interface: Interface) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=64) as deaf:
         hanging = [Member(f"h{n}", 1, f"http://127.0.0.1:{deaf.getsockname()[1]}", "boot") for n in range(40)]
         began_s = time.monotonic()
@@ -379,7 +379,7 @@ def test_the_answers_of_others_are_read_within_a_time_and_those_of_owners_always
     assert client.ask([interface.member], {"a": 1}) == {"a": STATUS}
 
 
-def test_one_that_has_answered_before_and_one_that_has_not_are_asked_in_turn() -> None:
+def test_consumers_with_and_without_earlier_answers_are_asked_in_turn() -> None:
     old = [Member(f"old-{n}", 1, "http://h:1", "") for n in range(3)]
     new = [Member(f"new-{n}", 1, "http://h:1", "") for n in range(look_budget.MOST_OTHERS)]
     owner = Member("z", 1, "http://h:1", "")

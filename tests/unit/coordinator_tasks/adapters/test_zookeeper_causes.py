@@ -86,7 +86,7 @@ def test_a_cause_is_kept_with_whether_it_lasts(error: Exception, lasting: bool, 
         (b"srvr is not executed because it is not in the whitelist.", True, "this port speaks no TLS"),
     ],
 )
-def test_a_server_that_hangs_up_is_asked_what_it_speaks(answer: bytes, tls: bool, lasting: str) -> None:
+def test_a_server_that_hangs_up_is_asked_for_its_protocol(answer: bytes, tls: bool, lasting: str) -> None:
     causes = Causes(ZooKeeperAccess(ca="ca.pem" if tls else ""))
     with answering(answer) as port:
         causes.note("zk1", "127.0.0.1", port, dropped())

@@ -225,7 +225,7 @@ def test_partitions_without_an_owner_have_their_own_exit_code(run: Run, site: Si
     assert run(command)[0] == 0, "a topic that was removed misses nobody"
 
 
-def test_status_shows_who_is_there_and_what_they_run(run: Run, site: Site) -> None:
+def test_status_shows_consumers_and_their_partitions(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a", "consumer-b", "consumer-c", "consumer-d")
     run("set-fleet", "sales", "--application", "app.py", "--consumer", "consumer-e", "--argument=--topics=sales")
     run("isolate", "consumer-b", "--why", "wrong disk", "--yes")
@@ -264,7 +264,7 @@ def test_a_text_that_is_not_utf_8_is_refused_in_one_line(run: Run, site: Site) -
     assert (code, "not UTF-8" in error, error.count("\n")) == (2, True, 1)
 
 
-def test_status_says_what_a_consumer_does_not_read_and_what_of_its_registration_is_void(run: Run, site: Site) -> None:
+def test_status_names_unread_topics_and_void_registrations_of_a_consumer(run: Run, site: Site) -> None:
     site.joins("consumer-a", topics=("(?=orders).*", "other"))
     said = "topic other may be assigned to this consumer, but none of its pipelines matches"
     status = replace(site.obey(Member("consumer-a", 1, "", "boot")), reports=(said,))

@@ -63,7 +63,7 @@ def test_describe_takes_topics_partitions_and_a_group(run: Run, shop: Shop) -> N
 
 
 @pytest.mark.parametrize("broken", ["unreadable", "denied", "plan unreadable", "plan denied", "gone from Kafka"])
-def test_describe_names_a_topic_that_it_cannot_show_and_shows_the_others(run: Run, shop: Shop, broken: str) -> None:
+def test_describe_names_unreadable_topics_and_shows_the_others(run: Run, shop: Shop, broken: str) -> None:
     shop.kafka.create_topic("clicks", 1)
     add_topic(shop.coordinator, "clicks", "web", actor=PERSON)
     path = shop.paths.topic("clicks") if broken.startswith("plan") else shop.paths.config("clicks")

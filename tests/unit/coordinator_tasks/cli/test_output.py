@@ -76,7 +76,7 @@ def test_every_command_prints_in_each_format() -> None:
     assert {words for words, options in commands() if not {"--output", "-o", "--json"} <= options} == SERVICES
 
 
-def test_every_command_that_changes_something_says_first_what_it_would_do() -> None:
+def test_every_changing_command_has_a_preview() -> None:
     missing = {words for words, options in commands() if not {"--dry-run", "--execute"} & options}
     assert missing - SERVICES - LOOKS == OTHERWISE.keys()
 
@@ -312,7 +312,7 @@ def test_bash_itself_completes(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == ["--dry-run", "complete -o default -F _coordinator_completion coordinator"]
 
 
-def test_every_command_that_records_who_asked_takes_for_whom() -> None:
+def test_every_command_with_a_recorded_actor_takes_by() -> None:
     taken = {words for words, options in commands() if "--by" in options}
     assert {words for words, options in commands() if {"--why", "--execute"} & options} <= taken
 

@@ -43,7 +43,7 @@ def file(run: Run, tmp_path: Path) -> Path:
     return path
 
 
-def test_only_its_user_may_read_the_file_and_it_replaces_none(run: Run, file: Path) -> None:
+def test_only_the_user_may_read_the_file_and_no_file_is_replaced(run: Run, file: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
     code, _, error = run("export", str(file))
     assert (code, error) == (2, f"error: KPC-010: {file} is there already; name another file, or remove it first\n")

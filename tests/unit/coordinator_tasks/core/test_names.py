@@ -28,7 +28,7 @@ def test_these_are_ids(check: object, name: str) -> None:
     "name", ["", ".", "..", "a/b", "/", "-a", ".a", "a b", "a\n", "a\x00", "ä", "a" * 65, None, 7, b"a"]
 )
 @pytest.mark.parametrize("check", [check_consumer, check_cluster, check_app])
-def test_these_are_none_and_the_error_is_one_line(check: object, name: object) -> None:
+def test_invalid_names_are_refused_in_one_line(check: object, name: object) -> None:
     assert callable(check)
     with pytest.raises(InvalidName) as raised:
         check(name)

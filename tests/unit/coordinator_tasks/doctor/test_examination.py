@@ -78,7 +78,7 @@ def test_a_package_that_is_too_old_for_us_is_named(packages: dict[str, str], res
         assert f"install {name} {examination.OLDEST[name]} or newer" in one.mend
 
 
-def test_without_java_it_is_said_what_needs_one_and_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_the_error_names_the_use_and_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise JavaUnavailable("PATH has Java 11")
 

@@ -63,7 +63,7 @@ def retention(
     return list(kafka._retention(cast(Any, Rights()), idle))
 
 
-def test_a_broker_that_does_not_say_how_long_it_keeps_offsets_is_a_finding_beside_the_others() -> None:
+def test_a_broker_without_its_retention_of_offsets_is_a_finding_beside_the_others() -> None:
     down: dict[str, CoordinatorError] = {"down:9092": KafkaUnavailable("no answer; try again")}
     first, then = retention(7 * 24 * 3600.0, down)
     assert (first.check, first.result) == ("Kafka: expiry of offsets of down:9092", CheckResult.FAILED)
@@ -71,7 +71,7 @@ def test_a_broker_that_does_not_say_how_long_it_keeps_offsets_is_a_finding_besid
     assert [one.check for one in retention(None, down)] == [first.check]
 
 
-def test_a_topic_that_nobody_owns_is_named_before_its_offsets_expire() -> None:
+def test_an_unowned_topic_is_named_before_its_offsets_expire() -> None:
     day_s = 86_400.0
     (_,) = retention(7 * day_s, orders=day_s)
     _, one = retention(7 * day_s, orders=6.5 * day_s, bills=8 * day_s, parcels=3 * day_s)

@@ -74,7 +74,7 @@ def of_b(site: Site) -> list[int]:
 
 @pytest.mark.parametrize("kind", NODES)
 @pytest.mark.parametrize("garbage", [*GARBAGE, "no right"])
-def test_a_node_of_one_consumer_that_cannot_be_read_is_named_and_stops_nobody(kind: str, garbage: str) -> None:
+def test_an_unreadable_node_of_one_consumer_is_named_and_stops_no_consumer(kind: str, garbage: str) -> None:
     site, raw = stable_site("a", "b"), GARBAGE.get(garbage, b'{"version":1}')
     path, before = NODES[kind](site.paths), of_b(site)
     put(site, path if garbage in GARBAGE else site.paths.directive("b"), raw)
@@ -173,7 +173,7 @@ ADDRESSES = [
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_an_address_that_is_none_concerns_the_consumer_that_registered_it(address: str) -> None:
+def test_an_invalid_address_concerns_its_consumer_alone(address: str) -> None:
     site = stable_site("a", "b")
     path, before = site.paths.member("b"), of_b(site)
     member = json.loads(site.zk.get(path).data)

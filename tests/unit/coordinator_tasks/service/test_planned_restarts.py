@@ -166,7 +166,7 @@ def test_a_silent_host_is_not_isolated_before_its_restart_is_due() -> None:
     assert site.counts() == {"a": 4}
 
 
-def test_one_that_never_restarts_loses_its_partitions_when_the_time_is_over() -> None:
+def test_a_consumer_without_a_restart_loses_its_partitions_after_the_time() -> None:
     site = stable_site("a", "b")
     expect(site)
     site.dies("b", Ending.LEFT)

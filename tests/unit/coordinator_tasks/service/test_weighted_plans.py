@@ -70,7 +70,7 @@ def test_weights_are_what_the_consumers_say_and_other_topics_are_carried() -> No
     assert (found.partitions, found.carried) == ({}, {"a": 2.0})
 
 
-def test_a_topic_of_which_nothing_is_known_weighs_what_others_weigh_on_average() -> None:
+def test_a_topic_without_known_weights_weighs_the_average_of_other_topics() -> None:
     """Otherwise such a topic would weigh nothing beside real loads, and go to one consumer."""
     answers = {"a": status({"other": {0: (60, None), 1: (40, None)}}), "b": status({"other": {2: (20, None)}}, "b")}
     found = measured(TOPIC, Measure.LAG, (0, 1), {}, answers, totals(answers, {}), {"a": 2, "b": 1})

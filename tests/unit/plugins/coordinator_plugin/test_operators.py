@@ -88,7 +88,7 @@ def test_what_can_go_on_at_once_wakes_the_dag_as_zookeeper_does(shop: Cluster, m
         (True, 1, False),
     ],
 )
-def test_of_runs_that_leave_the_same_over_the_one_that_began_last_goes_on(
+def test_of_runs_with_equal_leftovers_the_last_run_continues(
     shop: Cluster, monkeypatch: pytest.MonkeyPatch, other: bool, ago_s: float, skipped: bool
 ) -> None:
     shop.join("a")

@@ -19,7 +19,7 @@ from tests.fakes.cluster import Cluster
 from tests.unit.plugins.coordinator_plugin.stage import Opened
 
 
-def test_many_waits_share_one_session_and_the_last_one_closes_it_after_a_while(shop: Cluster) -> None:
+def test_many_waits_share_a_session_closed_some_time_after_the_last_wait(shop: Cluster) -> None:
     opened, shared = Opened(shop.coordinator), sessions.Sessions(linger_s=0.2)
     for _ in range(5):
         shared.take("main", opened)

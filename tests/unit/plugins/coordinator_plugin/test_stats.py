@@ -150,7 +150,7 @@ def lagging(site: Site, says: dict[int, dict[str, Any]]) -> None:
 
 
 @pytest.mark.usefixtures("tagged")
-def test_the_lag_is_what_owners_say_and_what_they_do_not_say_is_counted(backend: Backend) -> None:
+def test_the_lag_is_the_owners_report_and_missing_reports_are_counted(backend: Backend) -> None:
     site, of_topic = stable_site("a", "b"), {"cluster": "shop", "topic": "orders"}
     mine = [p for p, owner in site.node().assignments.items() if owner == "a"]
     lagging(site, {mine[0]: {"lag_records": 50, "rate": 10.0}, mine[1]: {"lag_records": 7, "rate": None}})

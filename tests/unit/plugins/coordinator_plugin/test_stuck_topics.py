@@ -32,7 +32,7 @@ def test_a_stuck_topic_is_asked_about_once_and_again_later(shop: Cluster) -> Non
     assert later.run_id != asked.run_id
 
 
-def test_partitions_that_nobody_owns_are_told_at_once_and_asked_about_when_that_lasts(shop: Cluster) -> None:
+def test_unowned_partitions_are_notified_at_once_and_asked_about_later(shop: Cluster) -> None:
     c = shop.coordinator
     shop.join("a")
     directives.drain(c, "a", "ada", "new disk")

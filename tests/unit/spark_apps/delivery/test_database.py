@@ -163,9 +163,7 @@ def connected(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return made
 
 
-def test_a_query_that_starts_again_uses_the_connection_of_the_one_before_it(
-    tmp_path: Path, connected: list[object]
-) -> None:
+def test_a_restarted_query_uses_the_former_connection(tmp_path: Path, connected: list[object]) -> None:
     url = f"sqlite:///{tmp_path}/orders.sqlite"
     for offset in range(3):
         batch = pa.Table.from_pylist([order(offset)])

@@ -203,7 +203,7 @@ def test_a_crash_is_reported_with_its_exit_code_and_the_last_line_of_its_traceba
     assert (folder / "why").read_text() == launched.folder.reason() == why
 
 
-def test_a_consumer_that_has_said_that_it_leaves_and_hangs_is_ended_with_all_its_processes(tmp_path: Path) -> None:
+def test_a_consumer_that_hangs_after_its_announced_leave_is_ended_with_all_processes(tmp_path: Path) -> None:
     folder = RunFolder.of(tmp_path, "shop", "c1")
     hangs = (
         "import pathlib, signal, subprocess, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"

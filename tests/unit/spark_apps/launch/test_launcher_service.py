@@ -200,7 +200,7 @@ def test_nobody_else_is_launched(c: Coordinator, zk: FakeZooKeeper, host: Host) 
     assert look(c, only_sales, SETTINGS, Attempts(), 0) == ("ended",)
 
 
-def test_a_consumer_that_fails_before_it_draws_an_incarnation_is_shown_with_its_reason(
+def test_a_failure_before_the_incarnation_is_shown_with_its_reason(
     c: Coordinator, zk: FakeZooKeeper, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = SimpleNamespace(
@@ -273,7 +273,7 @@ def test_a_stop_within_a_round_launches_nobody_more(
     assert launched == ["consumer-a"]
 
 
-def test_a_launch_that_takes_too_long_is_one_sentence_without_its_command(
+def test_a_late_launch_is_reported_in_one_sentence_without_the_command(
     c: Coordinator, host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(launcher_service, "LAUNCHER_LIMIT_S", 0.01)
@@ -299,7 +299,7 @@ def test_a_fleet_that_no_program_can_be_started_with_keeps_no_other_one_from_bei
     assert "consumer-a cannot be launched" in caplog.text
 
 
-def test_a_fleet_that_cannot_be_read_ends_neither_the_service_nor_what_it_has_launched(
+def test_an_unreadable_fleet_ends_neither_the_service_nor_its_consumers(
     c: Coordinator, zk: FakeZooKeeper, host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(launcher_service, "open_coordinator", lambda _: nullcontext(c))
@@ -322,7 +322,7 @@ def test_a_fleet_that_cannot_be_read_ends_neither_the_service_nor_what_it_has_la
     service.join(20)
 
 
-def test_a_session_that_is_refused_later_ends_neither_the_service_nor_what_it_has_launched(
+def test_a_later_refused_session_ends_neither_the_service_nor_its_consumers(
     c: Coordinator, host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     opened, stop = list[int](), threading.Event()
@@ -358,7 +358,9 @@ def test_what_is_refused_at_the_start_ends_the_service(host: Host, monkeypatch: 
         launcher_service.serve(host, SETTINGS, threading.Event())
 
 
-def test_a_run_folder_that_others_may_change_stops_nobody_else_and_is_not_believed(c: Coordinator, host: Host) -> None:
+def test_a_run_folder_writable_by_others_is_not_believed_and_stops_no_other_consumer(
+    c: Coordinator, host: Host
+) -> None:
     fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-a", "consumer-b")))
     open_to_all = folder_of(host, "consumer-a")
     open_to_all.make()

@@ -39,7 +39,7 @@ def test_a_message_is_read_with_the_names_of_its_schema() -> None:
         "no UTF-8",
     ],
 )
-def test_a_record_that_is_not_one_message_to_its_last_byte_is_refused(record: bytes, problem: str) -> None:
+def test_a_record_other_than_one_message_to_the_last_byte_is_refused(record: bytes, problem: str) -> None:
     assert read(record, SHOP, "shop.Order") == (None, problem)
 
 

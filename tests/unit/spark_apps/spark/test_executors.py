@@ -50,7 +50,7 @@ def test_an_application_without_executors_for_a_while_is_told_so_until_it_has_so
     assert over(spark, watch, 2 * ASK_S) == ""
 
 
-def test_an_application_that_lost_its_executors_starts_anew_and_one_that_waits_for_the_first_does_not() -> None:
+def test_an_application_without_its_former_executors_starts_anew_but_not_before_the_first_executor() -> None:
     spark, waiting = Spark("spark://h:7077"), Spark("spark://h:7077")
     watch, first = spark.watch(), waiting.watch()
     waiting.executors = 0

@@ -299,7 +299,7 @@ def test_an_unknown_weight_counts_as_the_mean_of_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf"), 2e300])
-def test_a_weight_that_is_none_is_refused_by_its_partition(weight: float) -> None:
+def test_an_invalid_weight_is_refused_with_its_partition(weight: float) -> None:
     with pytest.raises(Refused, match=r"partition 1 of topic orders weighs .*, which is no number from 0 on"):
         Weighted().assign(problem([1, weight], AB))
 

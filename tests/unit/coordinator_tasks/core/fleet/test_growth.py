@@ -108,7 +108,7 @@ UNEVEN = [("a", 60.0, 0.0), ("a", 60.0, 0.0), ("b", 10.0, 0.0), ("b", 10.0, 0.0)
 
 
 @pytest.mark.parametrize("stays", [{"pin": "a"}, {"frozen": True}])
-def test_nobody_is_added_for_what_nobody_else_could_take(stays: dict[str, Any]) -> None:
+def test_no_consumer_is_added_for_partitions_without_another_possible_owner(stays: dict[str, Any]) -> None:
     mine = tuple(replace(one, **stays) for one in loads(*[("a", 90.0, 0.0)] * 4))
     found, _ = decide(LIMITS, replace(seen(("b", 10, 0)), loads=mine), KNOWN)
     assert (found.kind, found.desired) == (GrowthKind.HOLD, 2)

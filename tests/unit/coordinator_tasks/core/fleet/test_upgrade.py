@@ -47,7 +47,7 @@ def test_each_old_consumer_gives_as_many_as_the_others() -> None:
     assert (given.count("a"), given.count("b")) == (5, 5)
 
 
-def test_what_was_chosen_stays_chosen_whoever_has_it() -> None:
+def test_chosen_partitions_stay_chosen_under_every_owner() -> None:
     owners = {0: "c", 1: "a", 2: "x", 3: "b"}
     half = chosen(owners, 50, before=(0,))
     assert len(half) == 2

@@ -90,7 +90,7 @@ def test_an_old_token_that_the_owner_alone_met_is_found(scene: Scene, epoch: int
         assert "over a within the last minutes" in one.says
 
 
-def test_a_consumer_whose_word_is_not_believed_is_found_whatever_epochs_its_lies_make(scene: Scene) -> None:
+def test_a_disbelieved_consumer_is_detected_for_any_false_epoch(scene: Scene) -> None:
     assert scene.node is not None
     (taken, *_) = scene.owned["a"]
     later = committing(stable("a", "b"))
@@ -149,7 +149,7 @@ def test_a_consumer_that_follows_each_plan_a_little_later_is_not_stale(scene: Sc
     assert "KPC-083" in [one.code for one in audited(scene)]
 
 
-def test_a_consumer_that_runs_what_it_was_never_given_is_an_intruder(scene: Scene) -> None:
+def test_a_consumer_running_a_partition_without_a_grant_is_an_intruder(scene: Scene) -> None:
     mine, theirs = scene.owned["a"], scene.owned["b"]
     scene.says("a", running=running(dict.fromkeys(mine, 1)))
     scene.says("b", running=running(dict.fromkeys(theirs[1:], 1)))

@@ -569,7 +569,7 @@ def test_every_further_join_starts_the_waiting_anew_but_not_beyond_its_limit() -
 # A consumer that does not run what it holds --------------------------------------------------------------------------
 
 
-def test_a_consumer_that_does_not_run_what_it_holds_is_told_to_start_it_again() -> None:
+def test_a_held_partition_that_does_not_run_is_started_again() -> None:
     scene = ab()
     first, second = scene.owned["b"]
     scene.acts("b", runs=[first])

@@ -54,7 +54,7 @@ def test_when_the_last_older_consumer_is_gone_the_next_write_is_packed() -> None
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_an_owner_that_is_not_registered_reads_the_form_that_it_stands_in(packed: bool) -> None:
+def test_an_unregistered_owner_reads_the_form_of_its_node(packed: bool) -> None:
     there = stable("a", "b", "c", policy=SMALL)
     assert there.packed
     there.packed = packed

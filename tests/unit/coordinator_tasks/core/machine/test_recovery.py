@@ -107,7 +107,7 @@ def test_a_recovery_keeps_the_reset_of_a_partition_that_nobody_owns() -> None:
     assert picture(scene).assignments[0] == "z"
 
 
-def test_a_recovery_keeps_a_reset_that_its_owner_has_not_begun_and_lets_it_begin() -> None:
+def test_a_recovery_keeps_a_reset_not_begun_and_lets_the_reset_begin() -> None:
     scene = stable("a")
     seek = sought(scene, 0)
     recovers(scene)
@@ -341,7 +341,7 @@ def test_an_end_of_a_hand_off_that_answered_before_it_read_the_node_may_run_the_
     assert {c for c, ps in scene.state.to_close.items() if partition in ps} == {entry.giver, entry.taker}
 
 
-def test_consumers_that_are_isolated_see_a_node_that_covers_what_they_act_on() -> None:
+def test_isolated_consumers_see_a_node_that_covers_their_acted_epoch() -> None:
     # Without the node, isolated consumers confirm nothing, so readmission would be impossible.
     scene = stable("a", "b").is_isolated("a").is_isolated("b").settles()
     for consumer in ("a", "b"):

@@ -63,7 +63,7 @@ def test_what_a_stranger_says_of_a_moving_partition_makes_nobody_read_it(moving:
     assert set(of(late(moving))) == moved
 
 
-def test_a_topic_that_was_recreated_is_unread_with_the_remedy_that_ends_it() -> None:
+def test_a_recreated_topic_is_unread_with_the_remedy() -> None:
     scene = stable("a", "b")
     scene.description = TopicDescription(TOPIC, "id-2", 4)
     for name in "ab":

@@ -36,7 +36,7 @@ def test_consumers_more_get_what_they_would_get_in_truth(partitions: int, join: 
     assert all("the even share is" in one.reason for one in found.moves)
 
 
-def test_a_consumer_that_leaves_gives_all_by_hand_offs_and_one_that_crashes_loses_all_without() -> None:
+def test_a_leaving_consumer_gives_all_by_hand_offs_and_a_crashing_consumer_loses_all_without() -> None:
     leaves, crashes = (
         after(stable("a", "b"), change) for change in (SiteChange(leave=("b",)), SiteChange(crash=("b",)))
     )

@@ -42,7 +42,7 @@ def test_our_own_entry_of_a_holding_that_a_new_generation_adopted_is_written_aga
 
 
 @pytest.mark.parametrize(("mine", "yours"), [(3, 7), (7, 3), (3, 3)])
-def test_of_two_generations_that_gave_out_one_epoch_at_most_one_owner_goes_on(mine: int, yours: int) -> None:
+def test_of_two_generations_with_the_same_epoch_at_most_one_owner_continues(mine: int, yours: int) -> None:
     old, new = Token(5, mine, "g1"), Token(5, yours, "g2")
     verdicts = {
         judge(old, Committed(40, new, "b", "c", "t1"), "t1", "a"),

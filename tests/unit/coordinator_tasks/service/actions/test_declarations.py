@@ -148,7 +148,7 @@ def test_a_task_that_is_tried_again_is_not_refused_for_what_has_changed_since(sh
     assert again == [ONCE]
 
 
-def test_the_dry_runs_of_a_removed_topic_say_that_nobody_reads_it_and_that_it_is_managed_again(shop: Cluster) -> None:
+def test_dry_runs_of_remove_and_add_topic_name_the_stopped_reading_and_the_new_management(shop: Cluster) -> None:
     given = {"topic": "orders", "group_id": "g", "start": "earliest", "strategy": ""}
     described = "with 4 partitions; group g, start earliest"
     already = f"orders is managed already, {described}: nothing would change"
@@ -225,7 +225,7 @@ def test_offsets_are_reset_and_partitions_paused_by_forms_that_show_it_first(sho
     )
 
 
-def test_wrong_names_in_a_form_are_one_line_that_says_what_to_do(shop: Cluster) -> None:
+def test_wrong_names_in_a_form_are_one_line_with_the_remedy(shop: Cluster) -> None:
     given = {"group_id": "g", "start": "earliest", "strategy": "balanced"}
     with pytest.raises(TopicConflict, match="there is no topic 'nothing' in Kafka"):
         said_of("add_topic", shop, {"topic": "nothing", **given}, dry_run=True)

@@ -261,7 +261,7 @@ def _set(shop: Cluster, given: Mapping[str, Any]) -> ActionResult:
     return ACTIONS["set_fleet"].run(shop.coordinator, given, PERSON, dry_run=False)
 
 
-def test_a_fleet_that_names_drained_consumers_says_that_they_are_not_launched(shop: Cluster) -> None:
+def test_a_fleet_with_drained_consumers_reports_that_drained_consumers_are_not_launched(shop: Cluster) -> None:
     shop.join("b-2")
     directives.drain(shop.coordinator, "b-2", by="ada", why="new disk")
     given = {"app": APP, "application": "app.py", "consumers": ["b-1", "b-2"]}
@@ -274,7 +274,7 @@ def test_a_fleet_that_names_drained_consumers_says_that_they_are_not_launched(sh
     ]
 
 
-def test_who_returns_from_a_drain_returns_to_its_fleet_in_one_transaction(shop: Cluster) -> None:
+def test_an_undrained_consumer_returns_to_its_fleet_in_one_transaction(shop: Cluster) -> None:
     shop.join("b-2")
     directives.drain(shop.coordinator, "b-2", by="ada", why="new disk")
     assert consumers(shop) == ("b-1",)
@@ -418,7 +418,7 @@ def test_who_had_restarted_by_itself_before_is_replaced_too(site: Shop) -> None:
     assert stepped(site) == ["a gives its partitions away and ends, to be launched again as the fleet billing says now"]
 
 
-def test_who_is_lost_with_its_host_while_it_drains_is_launched_again(site: Shop) -> None:
+def test_a_consumer_lost_with_its_host_during_a_drain_is_launched_again(site: Shop) -> None:
     """No report of the end, so the platform isolates the absent and silent consumer."""
     c = begun(site)
     asked = directives.read_directive(c, "a")
@@ -432,7 +432,7 @@ def test_who_is_lost_with_its_host_while_it_drains_is_launched_again(site: Shop)
     assert [one.consumer for one in fleet.missing(c)] == ["a"]
 
 
-def test_who_is_lost_with_its_host_while_it_drains_is_launched_again_though_it_is_isolated(site: Shop) -> None:
+def test_an_isolated_consumer_lost_with_its_host_during_a_drain_is_launched_again(site: Shop) -> None:
     c = begun(site)
     site.zk.transact([Delete(site.paths.member("a"))])
     directives.isolate(c, "a", by="kim", why="its host is gone")
@@ -458,7 +458,7 @@ def test_a_redeployment_is_not_over_before_the_last_one_is_let_in_again(site: Sh
     assert redeployment.pending(c, fleet.fleet_of(c, APP)) == {"b"}
 
 
-def test_nobody_is_drained_for_a_fleet_that_changes_at_that_moment(site: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_consumer_is_drained_while_its_fleet_changes(site: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     redeployment.redeploy(site.coordinator, APP, by="ada", why="")
     real = redeployment.all_stable
 

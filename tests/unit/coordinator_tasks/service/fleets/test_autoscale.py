@@ -130,7 +130,7 @@ def desired(site: Site) -> dict[str, int]:
     return {app: one.desired for app, one in autoscale.last_decisions(site.coordinator).items()}
 
 
-def test_in_shadow_mode_it_says_what_it_would_do_and_the_number_is_there_for_others() -> None:
+def test_shadow_mode_reports_the_decision_and_publishes_the_number() -> None:
     site = fleet_site(BUSY)
     assert desired(site) == {}
     found = look(site)
@@ -202,7 +202,7 @@ def test_it_grows_and_who_and_why_stand_in_the_history() -> None:
     assert len(wanted(site)) == 6
 
 
-def test_it_lets_in_whom_it_has_drained_itself_and_nobody_whom_a_person_has_drained() -> None:
+def test_growth_readmits_consumers_drained_by_growth_but_none_drained_by_a_person() -> None:
     site = fleet_site(BUSY, act=True, most=3)
     look(site)
     autoscale.set_growth(site.coordinator, APP, replace(LIMITS, act=True, most=2))
@@ -513,7 +513,7 @@ def test_whoever_takes_the_limits_away_is_told_which_pins_of_growth_stay() -> No
     ]
 
 
-def test_who_returns_a_consumer_is_told_that_growth_may_drain_one_again() -> None:
+def test_undrain_warns_that_growth_may_drain_again() -> None:
     site = known_site(act=True)
     site.starts("b-3")
     directives.drain(site.coordinator, "b-3", by=PERSON.named, why="new host")

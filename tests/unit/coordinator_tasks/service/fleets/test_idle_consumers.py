@@ -48,7 +48,7 @@ def test_who_is_silent_for_long_is_launched_again(site: Site) -> None:
 
 
 @pytest.mark.parametrize("minutes", [0, 1])
-def test_whom_a_person_lets_in_again_is_launched_though_nobody_knows_its_end(site: Site, minutes: int) -> None:
+def test_a_readmitted_consumer_is_launched_without_a_known_end(site: Site, minutes: int) -> None:
     c, until_at = site.coordinator, site.clock.now() + 60 * minutes if minutes else 0.0
     directives.isolate(c, "b", by="ada", why="broken disk", until_at=until_at)
     assert (looked(site), missing(site)) == ([], [])
@@ -75,7 +75,7 @@ def test_whom_a_person_lets_in_again_is_launched_though_its_host_dies_once_more_
     assert (looked(site), missing(site)) == ([], ["b"])
 
 
-def test_one_that_answers_while_a_person_lets_it_in_again_is_not_launched() -> None:
+def test_a_readmitted_consumer_that_answers_is_not_launched() -> None:
     site = stable_site("a", "b", partitions=1)
     fleet.set_fleet(site.coordinator, Fleet("app", "app.py", ("a", "b")))
     directives.isolate(site.coordinator, "b", by="ada", why="cut off")

@@ -134,7 +134,7 @@ def test_the_same_version_on_new_hosts_and_then_back_to_a_version_it_had(site: U
     assert fleet.fleet_of(site.coordinator, APP).code == "v1"
 
 
-def test_topics_that_it_is_not_for_stay_with_the_old_consumers_until_these_leave() -> None:
+def test_topics_outside_of_the_upgrade_stay_with_the_old_consumers_until_the_leave() -> None:
     site = upgrading_site(partitions=4, names=("orders", "payments"))
     begun = to_v2(site, topics=("orders",), steps=(50, 100))
     assert begun.lines[-2] == "payments would move when b-1, b-2 leave, in no step"
@@ -347,7 +347,7 @@ def test_partitions_that_cannot_move_end_the_upgrade_and_are_named(site: Upgradi
 # Members change meanwhile --------------------------------------------------------------------------------------------
 
 
-def test_a_new_consumer_that_dies_leaves_its_partitions_to_the_other_new_one(site: UpgradingSite) -> None:
+def test_a_dead_new_consumer_leaves_its_partitions_to_the_other_new_consumer(site: UpgradingSite) -> None:
     to_v2(site, rule=Rule(max_errors=5))
     found = site.turns_until(at(UpgradePhase.HOLDING, 1))
     site.broken = {"b-3"}

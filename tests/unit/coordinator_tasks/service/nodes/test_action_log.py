@@ -61,7 +61,7 @@ def done(shop: Shop, action: str, actor: Actor = PERSON, **given: Any) -> None:
     ],
     ids=["pause", "freeze", "pin", "a strategy", "removal", "a fleet"],
 )
-def test_an_action_records_who_asked_and_what_it_was_before(
+def test_an_action_records_the_actor_and_the_former_value(
     shop: Shop, action: str, given: Mapping[str, Any], about: str, changes: Mapping[str, tuple[str, str]]
 ) -> None:
     done(shop, action, AIRFLOW, **given)

@@ -67,7 +67,7 @@ def test_consumers_that_never_ran_are_missing_with_all_that_a_launch_needs(shop:
     )
 
 
-def test_who_is_isolated_by_the_platform_is_launched_again_though_nobody_knows_its_end(shop: Cluster) -> None:
+def test_a_consumer_isolated_by_the_platform_is_launched_again_without_a_known_end(shop: Cluster) -> None:
     shop.join("a")
     shop.server.sessions[-1].close()
     assert absent(shop) == ["b"]

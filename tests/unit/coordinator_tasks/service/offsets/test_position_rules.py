@@ -26,7 +26,7 @@ def test_a_position_is_read(text: str, expected: Position) -> None:
     assert position_rules.position(text) == expected
 
 
-def test_a_shift_may_be_written_without_its_sign_and_a_time_without_its_zone_where_the_option_says_what_it_is() -> None:
+def test_options_of_a_shift_or_a_time_take_a_value_without_sign_or_zone() -> None:
     assert position_rules.shift("100") == Position(PositionKind.SHIFT, "+100", 100)
     assert position_rules.time("1970-01-01T00:00:01", zone=False).number == 1000
 

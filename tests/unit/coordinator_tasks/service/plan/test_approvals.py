@@ -140,7 +140,7 @@ def test_partitions_that_nobody_runs_are_assigned_meanwhile() -> None:
         assert waits(site).digest != digest
 
 
-def test_a_process_that_ends_hands_over_without_waiting_and_one_that_a_person_drains_waits() -> None:
+def test_moves_of_an_ending_process_need_no_approval_and_moves_of_a_drain_wait() -> None:
     site = site_with(Budget(moves=1), "a", "b", "c")
     directives.drain(site.coordinator, "c", "ada", "")
     assert step(site).outcome is TopicOutcome.WAITING

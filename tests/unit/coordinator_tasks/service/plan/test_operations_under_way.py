@@ -67,7 +67,7 @@ def test_an_upgrade_passes_all_its_steps_under_a_budget() -> None:
     assert set(site.owners().values()) == set(NEW)
 
 
-def test_who_begins_an_upgrade_is_told_that_nothing_of_it_waits() -> None:
+def test_the_start_of_an_upgrade_reports_that_no_step_waits_for_approval() -> None:
     given = {"app": APP, "version": "v2", "code": "v2", "hold_minutes": 1, "patience_minutes": 1}
     given |= {"max_lag_s": 30, "max_errors": 0, "min_rate": 0}
     said = "its steps, and the way back, would need no approval, whatever the budget says"

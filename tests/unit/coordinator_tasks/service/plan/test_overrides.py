@@ -46,7 +46,7 @@ def test_pinned_partitions_move_to_their_consumer_and_come_back_with_it(shop: Si
     )
 
 
-def test_a_pin_to_an_owner_that_drains_says_that_the_partition_leaves_it(shop: Site) -> None:
+def test_a_pin_to_a_draining_owner_reports_that_the_partition_leaves(shop: Site) -> None:
     shop.starts("b")
     shop.settles()
     mine = next(p for p, who in shop.node().assignments.items() if who == "a")
@@ -74,7 +74,9 @@ def reads_another_topic(site: Site) -> None:
     ],
     ids=["drained", "isolated", "reads another topic"],
 )
-def test_a_pin_to_one_that_may_not_have_it_says_that_it_stays(shop: Site, happens: Callable[[Site], object]) -> None:
+def test_a_pin_to_a_forbidden_owner_reports_that_the_partition_stays(
+    shop: Site, happens: Callable[[Site], object]
+) -> None:
     shop.starts("b")
     happens(shop)
     shop.settles()

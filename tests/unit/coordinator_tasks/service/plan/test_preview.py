@@ -102,7 +102,7 @@ def test_what_nobody_takes_over_is_told_as_stopped_with_the_reason() -> None:
     assert "orders:   partition 0 would have no owner" in found.lines
 
 
-def test_who_leaves_and_keeps_what_it_has_is_told_with_the_reason(shop: Site) -> None:
+def test_a_leaving_consumer_that_keeps_partitions_is_reported_with_the_reason(shop: Site) -> None:
     everybody = SiteChange(leave=("a", "b"))
     (found,) = preview.preview(shop.coordinator, everybody, ["orders"])
     why = "no other consumer is there that may take them"

@@ -828,7 +828,7 @@ def test_an_absent_and_silent_consumer_is_isolated_by_the_platform_after_its_tim
     assert site.node().guarded != frozenset()
 
 
-def test_the_platform_isolates_nobody_who_has_registered_since_it_looked(site: Site) -> None:
+def test_the_platform_isolates_no_consumer_registered_since_the_look(site: Site) -> None:
     site.processes["b"].silence = Silence.SILENT
     site.loses_session("b")
     seen = look(site).world

@@ -59,7 +59,7 @@ def test_a_live_consumer_is_not_said_to_be_refused_by_the_lists_of_this_host() -
     assert problems["b"].startswith("fleet 'sales' is not launched: ")
 
 
-def test_a_consumer_that_ended_with_an_error_is_shown_before_those_that_only_do_not_answer() -> None:
+def test_a_consumer_ended_by_an_error_is_shown_before_silent_consumers() -> None:
     silent = [
         overview.ConsumerOverview(f"c{number}", "not started", problem="never registered") for number in range(60)
     ]

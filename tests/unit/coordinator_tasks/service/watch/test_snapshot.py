@@ -173,7 +173,7 @@ def broken(path: str, value: Any) -> bytes:
         (broken("members", KeyError), "field 'members' is missing"),
     ],
 )
-def test_a_file_that_is_none_of_ours_is_refused_in_one_line(raw: bytes, said: str) -> None:
+def test_a_foreign_file_is_refused_in_one_line(raw: bytes, said: str) -> None:
     with pytest.raises(Refused) as refused:
         snapshot.decode("x.json", raw)
     assert said in str(refused.value)

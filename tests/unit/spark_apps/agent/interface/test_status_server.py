@@ -263,7 +263,7 @@ def test_a_body_that_is_too_long_is_not_read(closed: StatusServer) -> None:
     ("own_name", "shown"),
     [("10.88.0.7", "10.88.0.7"), ("fd00::7", "[fd00::7]"), ("node-3", "node-3"), ("", socket.gethostname())],
 )
-def test_who_listens_everywhere_says_how_others_reach_it(consumer: Consumer, own_name: str, shown: str) -> None:
+def test_a_listener_on_all_addresses_registers_a_reachable_name(consumer: Consumer, own_name: str, shown: str) -> None:
     made = StatusServer(serving(consumer), "0.0.0.0", tokens=StatusTokens(TOKEN), own_name=own_name)
     try:
         port = made.address.rpartition(":")[2]

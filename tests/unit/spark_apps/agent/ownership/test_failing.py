@@ -57,7 +57,7 @@ def test_all_partitions_return_soon_after_the_sink_that_was_away(partitions: int
 
 
 @pytest.mark.parametrize("partitions", [2, 4, 8])
-def test_a_sink_that_does_not_say_that_it_is_away_costs_each_partition_a_few_batches(partitions: int) -> None:
+def test_an_absent_sink_without_sink_unavailable_costs_each_partition_a_few_batches(partitions: int) -> None:
     _, batches = return_after_outage(stage_with(partitions, 3000), UNKNOWN)
     assert batches <= 5 * partitions
 

@@ -16,7 +16,7 @@ def test_a_guarded_start_is_read_only_after_its_commit_stayed_our_own_for_the_co
     assert stage.ownership.holdings.ready().keys() == {0}
 
 
-def test_what_a_dead_owner_had_sent_is_overwritten_and_moves_nobody_who_reads_already(stage: Stage) -> None:
+def test_a_dead_owners_late_commit_is_overwritten_and_moves_no_reader(stage: Stage) -> None:
     stage.commit(0, 10, Token(1, 6, GENERATION))
     stage.node = replace(stage.node, epoch=8)
     stage.own(0)

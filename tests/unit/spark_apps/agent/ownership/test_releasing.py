@@ -101,7 +101,7 @@ def test_what_the_taker_has_begun_under_the_very_entry_is_not_released_any_more(
     assert (stage.running, stage.ownership.releasing.outbox) == ({}, {})
 
 
-def test_releases_wait_for_those_that_only_want_their_commit(stage: Stage) -> None:
+def test_releases_wait_for_partitions_with_a_due_commit(stage: Stage) -> None:
     stage.own(0, 1)
     stage.hand_out(0, 30)
     stage.ownership.batches.cover(stage.batch)

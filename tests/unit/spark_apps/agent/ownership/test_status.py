@@ -8,7 +8,7 @@ from spark_apps.agent.reports import MAX_REPORTS, Reports
 from tests.unit.spark_apps.agent.ownership.stage import OLD, TIMING, Stage, asked, give, list_offsets
 
 
-def test_a_partition_that_has_read_what_it_was_to_read_is_not_stalled(stage: Stage) -> None:
+def test_a_partition_read_to_its_target_is_not_stalled(stage: Stage) -> None:
     stage.ownership.batches.until_goal = True
     stage.own(0)
     list_offsets(stage)

@@ -229,7 +229,7 @@ def test_a_query_that_fails_before_the_registration_ends_the_consumer_unregister
     assert stage.site.find(PATHS.member("a")) is None
 
 
-def test_a_topic_that_cannot_be_read_keeps_no_other_from_its_query_and_nobody_from_registering(stage: Stage) -> None:
+def test_an_unreadable_topic_blocks_no_other_query_and_no_registration(stage: Stage) -> None:
     stage.topics.acquiring = False
     stage.site.transact([Create(PATHS.topic("a"), b"{")])
     stage.own(0)
@@ -632,7 +632,7 @@ def test_past_its_deadline_a_leave_commits_and_ends_without_a_release(stage: Sta
     assert read_claim(stage.site, PATHS, "a").ended == {1: Ending.LEFT}
 
 
-def test_a_consumer_that_slept_past_its_deadline_still_waits_for_its_last_batch(stage: Stage) -> None:
+def test_a_consumer_asleep_past_its_deadline_still_waits_for_the_last_batch(stage: Stage) -> None:
     stage.kafka.append("t", 0, 10)
     stage.own(0)
     stage.step()
@@ -811,7 +811,7 @@ def test_a_late_post_keeps_no_hand_off_until_the_next_poll(stage: Stage) -> None
     assert not stage.reported("older than or foreign to")
 
 
-def test_who_leaves_marks_its_life_beside_what_a_person_drained(stage: Stage) -> None:
+def test_a_leaving_consumer_marks_its_incarnation_beside_a_persons_drain(stage: Stage) -> None:
     """A person's drain lasts over restarts, and moves partitions only; the end of a process is reported by the process alone."""
     asked = Draining("ada", "a new host", 1.0)
     stage.own(0)
@@ -828,7 +828,7 @@ def test_who_leaves_marks_its_life_beside_what_a_person_drained(stage: Stage) ->
 
 
 @pytest.mark.parametrize("drained", [False, True], ids=["by itself", "drained by a person"])
-def test_who_may_write_no_directive_says_in_a_node_of_its_own_that_it_leaves(drained: bool) -> None:
+def test_a_consumer_without_the_right_to_directives_announces_its_leave_in_its_own_node(drained: bool) -> None:
     stage = Stage(separate=True)
     stage.own(0)
     stage.step()

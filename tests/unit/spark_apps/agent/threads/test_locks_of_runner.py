@@ -72,7 +72,7 @@ def test_who_was_agreed_on_last_is_told_of_partitions_and_of_commits(connected: 
     assert (first.assigned, first.commits) == ([], [])
 
 
-def test_nobody_is_told_of_a_commit_that_failed_while_others_did_not(
+def test_a_failed_commit_among_successful_commits_reaches_no_interceptor(
     connected: Connected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right, fails = FakeGroupOffsets.commit, [{0: "no coordinator"}]

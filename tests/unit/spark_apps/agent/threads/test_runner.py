@@ -227,9 +227,7 @@ class Closing:
 
 
 @pytest.mark.parametrize("error", [None, OSError("gone"), SystemExit(1)])
-def test_a_query_that_starts_again_closes_the_sink_that_it_had(
-    error: BaseException | None, connected: Connected
-) -> None:
+def test_a_restarted_query_closes_its_former_sink(error: BaseException | None, connected: Connected) -> None:
     """Each start makes the pipeline again, with a new sink and new connections."""
     former, following = Closing(error), Closing()
     for sink in (former, former, following, following):
