@@ -79,7 +79,7 @@ class OnError:
     `action`: `stop` (the partition waits at the record), `skip` or `dead-letter`. The bound of a partition: at most
     `per_minute` records within a minute, and from the eleventh record on at most `share` of the minute's records; beyond,
     the partition stops. `topic`: the Kafka topic for dead letters; empty = a table in the sink's database. `database`:
-    address of the table's database, where the pipeline has no `DatabaseSink`; by default the setting `database`. `problem`: a column
+    address of the table's database, where the pipeline has no `DatabaseSink`; by default the setting `database`. `problem_column`: a column
     with the pipeline's own finding: a record with such a text is bad, and the sink gets the other rows without the column.
 
     Raises `DeadLettersRefused`.
@@ -90,7 +90,7 @@ class OnError:
     per_minute: int = 60
     topic: str = ""
     database: str = ""
-    problem: str = ""
+    problem_column: str = ""
 
     def __post_init__(self) -> None:
         if self.action not in [*Action]:

@@ -168,7 +168,7 @@ class Recovery:
 
     def without_problems(self, rows: pa.Table, steps: Steps, bad: Bad) -> pa.Table:
         """Return the rows of records without a problem, without the column of problems; the other records become bad."""
-        column = self.policy.problem
+        column = self.policy.problem_column
         problems, kept = rows[column], rows.drop_columns([column])
         if problems.null_count == len(problems):
             return kept

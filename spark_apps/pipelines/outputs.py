@@ -40,7 +40,7 @@ def agreed_writer(
             runner.agree(Delivery.EXACTLY_ONCE, sink, hooks, idle_s=idle_s)
             return rows.writeStream.foreachBatch(_transaction(runner, output, recovery, rerun))
         case Stateful(rows):
-            problem = output.on_error.problem
+            problem = output.on_error.problem_column
             sink = stateful_sink(replace(output, rows=rows.drop(problem)) if problem else output)
             once = ExactlyOnce(rows, sink, on_error=output.on_error)
             return agreed_writer(runner, once, hooks, site, rerun)
@@ -70,13 +70,13 @@ def _check_partition(topic: str, columns: Sequence[str]) -> None:
 def _recovery(runner: TopicRunner, output: ExactlyOnce | AtLeastOnce, site: Site) -> Recovery | None:
     """Return the treatment of bad records; `None` = a bad record stops its partition."""
     policy: OnError = output.on_error.overridden(site.settings)
-    if not policy.recovers and not policy.problem:
+    if not policy.recovers and not policy.problem_column:
         return None
     if isinstance(output, AtLeastOnce):
         return site.recovery(runner, policy)
-    if policy.problem and (policy.problem not in output.rows.columns or output.each_batch is not None):
+    if policy.problem_column and (policy.problem_column not in output.rows.columns or output.each_batch is not None):
         raise DeadLettersRefused(
-            f"the rows of topic {runner.topic} have no column '{policy.problem}' for OnError(problem=...), or each_batch takes the "
+            f"the rows of topic {runner.topic} have no column '{policy.problem_column}' for OnError(problem_column=...), or each_batch takes the "
             "column away; name a column of the rows, without each_batch"
         )
     if "offset" not in output.rows.columns:
@@ -120,7 +120,7 @@ def _transaction(
         if recovery is None or not isinstance(output.sink, DatabaseSink):
             refused = output.sink.write(writer, steps, rows)
         else:
-            if recovery.policy.problem:
+            if recovery.policy.problem_column:
                 rows = recovery.without_problems(rows, steps, bad)
             refused = recovery.write(output.sink, writer, steps, rows, bad)
         runner.edit(lambda ownership: ownership.batches.refuse(refused))

@@ -328,7 +328,7 @@ def with_problems(stage: Stage, numbers: dict[tuple[int, int], Any], problems: d
 
 
 def test_records_with_a_problem_go_to_the_dead_letters_and_the_others_to_the_sink(url: str) -> None:
-    stage = Stage(url, replace(GENEROUS, problem="wrong"))
+    stage = Stage(url, replace(GENEROUS, problem_column="wrong"))
     stage.claim()
     with_problems(stage, {(0, 0): 1, (0, 1): 1, (0, 2): BAD, (0, 3): 1}, {(0, 1): "no JSON\0"})
     assert (stage.stored(), stage.places()) == ([(0, 0), (0, 3)], [(0, 1), (0, 2)])
@@ -338,7 +338,7 @@ def test_records_with_a_problem_go_to_the_dead_letters_and_the_others_to_the_sin
 
 
 def test_all_rows_of_a_record_with_a_problem_are_left_out(url: str) -> None:
-    stage = Stage(url, replace(GENEROUS, problem="wrong"))
+    stage = Stage(url, replace(GENEROUS, problem_column="wrong"))
     stage.claim()
     rows = pa.concat_tables([stage.rows({(0, 0): 1, (0, 1): 1}), stage.rows({(0, 1): 2})])
     rows, steps, bad = rows.append_column("wrong", pa.array([None, None, "cut"])), {0: SinkStep(TOKEN, 0, 2)}, Bad()
@@ -349,7 +349,7 @@ def test_all_rows_of_a_record_with_a_problem_are_left_out(url: str) -> None:
 
 
 def test_a_problem_stops_the_partition_where_bad_records_stop(url: str) -> None:
-    stage = Stage(url, OnError(problem="wrong"))
+    stage = Stage(url, OnError(problem_column="wrong"))
     stage.claim()
     with pytest.raises(RecordHasProblem, match="partition 0, offset 1: no JSON"):
         with_problems(stage, {(0, 0): 1, (0, 1): 1}, {(0, 1): "no JSON"})

@@ -158,10 +158,8 @@ def test_beyond_the_bound_that_partition_alone_stops_until_an_operator_skips(sta
     stage.passes(1)
 
     def said() -> bool:
-        return any(
-            "TooManyDeadLetters: partition 0: more than 60 records" in one.why
-            for one in stage.site.topic_status("a").failures
-        )
+        told = "TooManyDeadLetters: partition 0: more than 60 records"
+        return any(told in failure.why for failure in stage.site.topic_status("a").failures)
 
     wait_for(said, "the bound is told", START_S)
     stage.produce(1, *numbers(100, {}))
@@ -180,10 +178,9 @@ def test_a_topic_takes_dead_letters_with_the_headers_of_kafka_connect_and_a_miss
     stage.produce(0, *numbers(100, {50: "table"}))
 
     def said() -> bool:
-        return any(
-            f"topic {dead} for dead letters is not in Kafka; create" in one
-            for one in stage.site.topic_status("a").reports
-        )
+        found = stage.site.status("a").topics.get(stage.site.topic)
+        told = f"topic {dead} for dead letters is not in Kafka; create the topic"
+        return found is not None and any(told in report for report in found.reports)
 
     wait_for(said, "the missing topic is told", START_S)
     stage.site.admin.create_topic(dead, 1)

@@ -38,11 +38,11 @@ class Access:
 
 
 def test_a_site_overrides_what_the_code_says() -> None:
-    code = OnError("dead-letter", share=0.5, per_minute=7, topic="dead", problem="problem")
+    code = OnError("dead-letter", share=0.5, per_minute=7, topic="dead", problem_column="problem")
     assert code.overridden({}) == code
     assert code.overridden({"database": "sqlite:///x"}).database == "sqlite:///x"
     site = {"onError": "skip", "onErrorShare": "0.2", "onErrorPerMinute": "3", "onErrorTopic": "other"}
-    assert code.overridden(site) == OnError("skip", 0.2, 3, "other", problem="problem")
+    assert code.overridden(site) == OnError("skip", 0.2, 3, "other", problem_column="problem")
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_what_cannot_be_done_is_refused_at_the_start() -> None:
         ExactlyOnce(rows, other, on_error=letters), site
     )
     assert "only a DatabaseSink can leave out bad records" in refusal(ExactlyOnce(whole, other, on_error=letters), site)
-    problem = OnError(problem="wrong")
-    assert "have no column 'wrong' for OnError(problem=...)" in refusal(
+    problem = OnError(problem_column="wrong")
+    assert "have no column 'wrong' for OnError(problem_column=...)" in refusal(
         ExactlyOnce(whole, other, on_error=problem), site
     )
     plain = AtLeastOnce(whole, lambda *_: None, letters)
