@@ -22,7 +22,7 @@ PUBLIC = {
         "Database",
         "RowSink",
     ),
-    *("Stateful", "OnError"),
+    *("Stateful", "OnError", "DeltaSink", "IcebergSink"),
     *("Hooks", "ConsumerRebalanceListener", "ConsumerInterceptor"),
     *("document", "lines", "decoded", "undecoded", "subject_of", "as_json"),
     *("writes_to", "Dataset", "table_dataset", "file_dataset"),
