@@ -1,7 +1,7 @@
-"""Observe the world once: registrations, directives and the consumers' own answers; note who is absent.
+"""Observe the world once: registrations, directives and the consumers' own answers. Note absent consumers.
 
-The notes (an absence, a first answer, an isolation by the platform) are evidence that outlives this process: each is
-written to ZooKeeper by a compare-and-set. A lost race is harmless, because the next observation repeats the note.
+The notes (an absence, a first answer, an isolation by the platform) are evidence that outlives this process. Each note
+is written to ZooKeeper by a compare-and-set. A lost race is harmless, because the next observation repeats the note.
 """
 
 import secrets
@@ -47,7 +47,7 @@ PLATFORM = "platform"
 NOTES_AT_ONCE = 100
 V = TypeVar("V")
 Offsets: TypeAlias = Mapping[int, Committed] | Refused | None
-"""A group's committed offsets of one topic, the brokers' refusal, or `None` = no answer."""
+"""A group's committed offsets of one topic, the brokers' refusal, or `None` without an answer."""
 _NONE: Mapping[str, Any] = {}
 _LOOPBACK = ("127.", "localhost", "[::1]", "::1")
 
@@ -67,7 +67,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """An observation: the world without a topic's own parts, and consumer → incarnations with partitions.
+    """The world without a topic's own parts, and consumer → incarnations with partitions.
 
     `owned`: topic → consumer → number of partitions; `of_all`: the same over all topics. `committed`: topic → the
     group's offsets. `together`: the joint plan of all topics. `asked_at`: when the consumers were asked. `topics`: the
@@ -98,7 +98,7 @@ class Observation:
         return replace(self, world=mine, of_all=_of(self.of_all, wanted))
 
     def world_of(self, topic: str) -> World:
-        """The world for one topic: with its group's offsets, and every consumer's load from the other topics.
+        """Return the world for one topic: the group's offsets, and every consumer's load from the other topics.
 
         Raises `Refused` if the brokers refuse to give the group's offsets.
         """
@@ -111,7 +111,7 @@ class Observation:
         return replace(self.world, committed=committed, loads=loads, fresh=fresh, together=self.together)
 
     def of_unread(self, topics: Collection[str]) -> Counter[str]:
-        """Consumer → partitions of these topics, from the topics' nodes, or else from the consumer's report."""
+        """Return consumer → partitions of these topics, from the topics' nodes, or else from the consumer's report."""
         found = Counter[str]()
         for topic in topics:
             found.update(self.owned[topic] if topic in self.owned else self._running(topic))
@@ -165,14 +165,14 @@ def snapshot(
 
 
 def noted(c: Coordinator, seen: Observation) -> Observation:
-    """Write the notes of an observation; return the observation with the notes."""
+    """Write the notes of an observation. Return the observation with the notes."""
     return replace(seen, world=note_absences(c, seen.world, seen.holders, seen.asked_at))
 
 
 def known(
     nodes: Mapping[str, TopicNode], members: Mapping[str, Member] = _NONE, claims: Mapping[str, IdClaim] = _NONE
 ) -> dict[str, int]:
-    """Return consumer → partitions it may run; 0 = no partitions, but its present interface has answered before."""
+    """Return consumer → partitions it may run; 0 if it has none but its present interface has answered before."""
     found = {c: 0 for c, one in claims.items() if c in members and one.answered == members[c].incarnation}
     for node in nodes.values():
         sides = (one for entry in node.handoff.values() for one in (entry.giver, entry.taker))
@@ -183,9 +183,9 @@ def known(
 
 
 def unasked(answers: Mapping[str, Answer]) -> dict[str, str]:
-    """Return consumer → the bound by which the look left the consumer out.
+    """Return consumer → the bound that left the consumer out.
 
-    The consumer's state is unknown: the partitions stay, and no further partitions are added.
+    The consumer's state is unknown. Its partitions stay, and it gets no further partitions.
     """
     return {
         consumer: f"{consumer}: {one.detail}; remove registrations that are none of the site's, or look again"
@@ -204,14 +204,14 @@ def holders_of(nodes: Mapping[str, TopicNode]) -> dict[str, frozenset[int]]:
 
 
 def load_members(c: Coordinator, unclear: dict[str, str]) -> dict[str, Member]:
-    """Return the registered consumers; a registration's problem is noted in `unclear`."""
+    """Return the registered consumers. `unclear` gets the problem of each wrong registration."""
     members = dict(c.discovery.members())
     unclear.update({consumer: member.problem for consumer, member in members.items() if member.problem})
     return members
 
 
 def load_claims(c: Coordinator, consumers: Collection[str], unclear: dict[str, str]) -> dict[str, IdClaim]:
-    """Return the claims (`ids` nodes) of these consumers; an unreadable claim is noted in `unclear`."""
+    """Return the claims (`ids` nodes) of these consumers. `unclear` gets each unreadable claim."""
     return _load(c, consumers, c.paths.id, member_codec.decode_claim, unclear)
 
 
@@ -233,7 +233,7 @@ def load_directives(
 
 
 def _decode_leave(path: str, raw: bytes, consumer: str, _version: int) -> Draining:
-    # The node tells the requester: a consumer speaks for itself.
+    # A consumer writes only its own node, so it is the requester.
     return replace(member_codec.decode_leave(path, raw), by=consumer)
 
 
@@ -259,11 +259,11 @@ def _load(
 
 
 def note_absences(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]], asked_at: float) -> World:
-    """Note first answers, absences and ends; isolate consumers that have been absent and silent for too long.
+    """Note first answers, absences and ends. Isolate consumers that have been absent and silent for too long.
 
-    `asked_at`: a consumer neither registered by then nor answering since has been silent since then.
+    `asked_at`: a consumer that was not registered then and has not answered since has been silent since then.
     """
-    # A holder whose claim was lost with ZooKeeper's data gets a new claim for its absence.
+    # If a holder's claim was lost with ZooKeeper's data, the holder gets a new claim for its absence.
     lost = {
         consumer: IdClaim(consumer, max(held))
         for consumer, held in holders.items()
@@ -311,8 +311,8 @@ def _noted(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int], a
 def _noted_end(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int]) -> IdClaim:
     """Note that no process is absent, or that the absent process's end is known.
 
-    `rejoin_grace_s` counts from the first note of the end. A note from the future, written by a clock that jumped, is
-    replaced: all consumers would otherwise wait until that time.
+    `rejoin_grace_s` counts from the first note of the end. A future note, from a clock that jumped, is replaced.
+    Otherwise all consumers would wait until that time.
     """
     member = world.members.get(claim.consumer)
     if member is not None:
@@ -325,7 +325,7 @@ def _noted_end(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int
 
 
 def same_boot(c: Coordinator, claim: IdClaim) -> bool:
-    """Whether the address leads to the host of the registration: a loopback address leads to our own host."""
+    """Return whether the address leads to the host of the registration. A loopback address leads to our own host."""
     host = urlsplit(claim.address).netloc
     return not host.startswith(_LOOPBACK) or (bool(c.boot_id) and claim.boot_id == c.boot_id)
 
@@ -363,7 +363,7 @@ def put_claim(c: Coordinator, old: IdClaim, new: IdClaim) -> IdClaim | None:
 
 
 def _overdue(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]]) -> list[tuple[str, int]]:
-    """Holders that have been absent and silent for `absent_after_s`."""
+    """Return holders that have been absent and silent for `absent_after_s`."""
     if c.policy.hold_absent:
         return []
     found = []
@@ -381,7 +381,7 @@ def _overdue(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]]
 
 
 def _isolate(c: Coordinator, world: World, consumer: str, incarnation: int) -> Directive | None:
-    """Isolate this incarnation by the platform, unless it has registered again meanwhile."""
+    """Isolate this incarnation by the platform unless it has registered again."""
     if world.life(consumer, incarnation).isolation is not None:
         return None
     old = world.directives.get(consumer, Directive(consumer))
@@ -396,7 +396,8 @@ def _isolate(c: Coordinator, world: World, consumer: str, incarnation: int) -> D
 def describe(
     c: Coordinator, views: Collection[TopicView], silent: list[KafkaUnavailable] | None = None
 ) -> list[TopicView]:
-    """Add Kafka's description of each topic; a view without a description stays unchanged: known partitions suffice.
+    """Add Kafka's description of each topic. Without a description a view stays unchanged, because known partitions
+    suffice.
 
     `silent` gets the error if Kafka does not answer.
     """
@@ -415,8 +416,8 @@ def describe(
 def committed(c: Coordinator, views: Collection[TopicView]) -> dict[str, Offsets]:
     """Return topic → the group's committed offsets, with a request per group.
 
-    Partitions in Kafka but not (yet, or any more) in ZooKeeper are included: committed offsets there show that
-    ZooKeeper was lost or restored.
+    Partitions in Kafka but not in ZooKeeper are included: committed offsets there show that ZooKeeper was lost or
+    restored.
     """
     wanted: dict[str, dict[str, tuple[int, ...]]] = {}
     for view in views:

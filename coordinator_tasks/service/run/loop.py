@@ -21,9 +21,9 @@ from coordinator_tasks.service.plan.transitions import TopicReport
 from coordinator_tasks.service.run import upkeep
 from coordinator_tasks.service.watch import lag_moments
 
-BUSY_S = 0.05  # pause while something is waited for
-HANDOFF_S = 0.2  # pause after a plan that consumers perform among themselves: they answer later
-QUIET_S = 1.0  # pause while nothing is due: finds changes that no watch reports
+BUSY_S = 0.05  # pause while an event is awaited
+HANDOFF_S = 0.2  # pause after a plan that consumers perform among themselves, because they answer later
+QUIET_S = 1.0  # pause while nothing is due; finds changes that no watch reports
 AMONG_THEM = (MoveKind.HANDOFF, MoveKind.START)  # a barrier opens only after the coordinator has asked
 ALL_SHARE = 5  # while topics wait, looks at everything take at most a fifth of the time
 BUSY = (TopicOutcome.WRITTEN, TopicOutcome.WAITING, TopicOutcome.OVERTAKEN)
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicReport], None] | None = None) -> None:
-    """Run until `stop` is set. `who` is written to the history; `show` gets the report of every write."""
+    """Run until `stop` is set. The history names `who`. `show` gets the report of every write."""
     wake = threading.Event()
     actor = Actor("loop", who)
     held = ""
@@ -74,7 +74,7 @@ def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicRe
 
 @dataclass(slots=True)
 class _Chores:
-    """The time of the next upkeep, and the last lines, so that a repeated line is logged once."""
+    """The time of the next upkeep, and the last lines. A repeated line is logged once."""
 
     at: float = 0.0
     prune_at: float = 0.0
@@ -103,7 +103,7 @@ class _Chores:
 class _Measures:
     """Topics that have just become Stable, each with the end of the time for measuring pauses.
 
-    The pause between two looks doubles: each reads the names of all records.
+    The pause between two looks doubles, because each look reads the names of all records.
     """
 
     until: dict[str, float] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class _Measures:
 
 
 def _say(reports: Collection[TopicReport], said: Collection[str]) -> set[str]:
-    """Log left-out parts and reasons for held topics, unless already `said`; return all present lines."""
+    """Log left-out parts and reasons for held topics, unless already `said`. Return all present lines."""
     held: dict[str, list[TopicReport]] = {}
     left_out: dict[str, list[TopicReport]] = {}
     for report in reports:
@@ -140,7 +140,7 @@ def _say(reports: Collection[TopicReport], said: Collection[str]) -> set[str]:
 
 
 def _fields(reports: Sequence[TopicReport]) -> dict[str, object]:
-    """Log fields of a line about these topics; empty for several topics."""
+    """Return the log fields of a line about these topics; empty for several topics."""
     return reports[0].fields if len(reports) == 1 else {}
 
 
@@ -158,7 +158,7 @@ def _is_among_consumers(report: TopicReport) -> bool:
 
 
 def _pause(stop: threading.Event, wake: threading.Event, limit_s: float) -> None:
-    """Wait for a watch, at most `limit_s`; notices a stop within a tenth of a second."""
+    """Wait for a watch, at most `limit_s`. Notice a stop within a tenth of a second."""
     waited = 0.0
     while waited < limit_s and not stop.is_set() and not wake.wait(min(0.1, limit_s)):
         waited += 0.1
