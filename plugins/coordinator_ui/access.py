@@ -1,5 +1,5 @@
 # No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the dependencies.
-"""Access to the pages: the right to read the runs of a cluster's `rebalance` DAG includes the cluster's pages.
+"""Access to the pages. A user who may read the runs of a cluster's `rebalance` DAG may read the cluster's pages.
 
 `Access` gives every route a readable cluster. `named_cluster` precedes every route.
 """
@@ -20,7 +20,8 @@ from coordinator_tasks.service.actions.declarations import ACTIONS
 
 REBALANCE = "rebalance"
 ReadableCluster = NewType("ReadableCluster", str)
-"""The name of a cluster readable for the request's user. Only `Access` makes such names, and `Reader` takes no others."""
+"""The name of a cluster that the request's user may read. Only `Access` makes such names, and `Reader` takes no others.
+"""
 
 
 class NotReadable(HTTPException):
@@ -33,12 +34,12 @@ class NotReadable(HTTPException):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The readable clusters of a user. `check` is Airflow's check of a DAG's runs, and raises Airflow's refusal."""
+    """The readable clusters of a user. `check`: Airflow's check of a DAG's runs, which raises Airflow's refusal."""
 
     check: Callable[[str], None]
 
     def cluster(self, name: str = "") -> ReadableCluster:
-        """The cluster of this name (empty = the site's default). Raises 403, and 404 for an unknown name."""
+        """Return the cluster of this name, or the site's default if empty. Raises 403, and 404 for an unknown name."""
         found = next((one for one in clusters() if name in ("", one.name)), None)
         if found is None:
             known = ", ".join(self.all())
@@ -50,7 +51,7 @@ class Access:
         return ReadableCluster(found.name)
 
     def all(self) -> tuple[ReadableCluster, ...]:
-        """Return the readable clusters of the user. Raises 403 without any."""
+        """Return the readable clusters of the user. Raises 403 if there are none."""
         every = clusters()
         found = tuple(ReadableCluster(one.name) for one in every if self._may_read(one))
         if not found:
@@ -80,7 +81,7 @@ UserAccess = Annotated[Access, Depends(access_of)]
 
 
 def named_cluster(request: Request, access: UserAccess) -> ReadableCluster | None:
-    """Return the cluster named in the address's path or query; `None` if absent. Precedes every route.
+    """Return the cluster in the address's path or query; `None` if absent. Precedes every route.
 
     Answers 403 or 404 unless the user may read every named cluster, and the runs of the DAG in the path.
     """
@@ -95,7 +96,7 @@ def named_cluster(request: Request, access: UserAccess) -> ReadableCluster | Non
 
 
 def readable_clusters(access: UserAccess) -> tuple[ReadableCluster, ...]:
-    """Return the readable clusters of the user. Answers 403 without any."""
+    """Return the readable clusters of the user. Answers 403 if there are none."""
     return access.all()
 
 
@@ -112,7 +113,7 @@ OfCluster = Annotated[ReadableCluster, Depends(of_cluster)]
 
 
 def rebalance_dag(cluster: ReadableCluster) -> str:
-    """The id of the cluster's `rebalance` DAG."""
+    """Return the id of the cluster's `rebalance` DAG."""
     return find_cluster(cluster).dag_id(REBALANCE)
 
 
@@ -122,5 +123,5 @@ def action_of_dag(dag_id: str) -> str | None:
 
 
 def cluster_of_dag(dag_id: str) -> str:
-    """Return the cluster whose `rebalance` DAG this is; empty = no cluster."""
+    """Return the cluster whose `rebalance` DAG this is; empty for any other DAG."""
     return next((one.name for one in clusters() if one.dag_id(REBALANCE) == dag_id), "")

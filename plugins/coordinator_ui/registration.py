@@ -14,7 +14,7 @@ _Send: TypeAlias = Callable[[_Message], Awaitable[None]]
 
 
 class LazyPages:
-    """The ASGI application, made at the first request: workers and parsers load plugins too, and serve no page."""
+    """The ASGI application, made at the first request, because workers and parsers load plugins too and serve no page."""
 
     def __init__(self) -> None:
         self._app: Callable[[_Message, _Receive, _Send], Awaitable[None]] | None = None
@@ -28,7 +28,10 @@ class LazyPages:
 
 
 def _icon(colour: str) -> str:
-    """Two arrows in opposite directions. Airflow shows an icon unchanged, also on the dark field of the open page."""
+    """Return two arrows in opposite directions.
+
+    Airflow shows an icon unchanged, also on the dark field of the open page.
+    """
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" fill="none" stroke="{colour}" stroke-width="2.2" '
         'stroke-linecap="round" stroke-linejoin="round"><path d="M3 8h17M15 3l5 5-5 5M21 17H4M9 12l-5 5 5 5"/></svg>'
@@ -86,4 +89,4 @@ EXTERNAL_VIEWS: list[dict[str, Any]] = [
 REACT_APPS: list[dict[str, Any]] = [
     {"name": "Coordinator", "bundle_url": f"{pages_address()}/tile.js", "destination": "dashboard"},
 ]
-"""The tile of the dashboard: Airflow lets nothing but a React component stand there."""
+"""The tile of the dashboard. Airflow takes only a React component for a tile."""

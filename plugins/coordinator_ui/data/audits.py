@@ -1,4 +1,4 @@
-"""The ownership audit for the pages: shared by simultaneous viewers, and no thread waits between its two looks."""
+"""The ownership audit for the pages. Simultaneous viewers share an audit, and no thread waits between its two looks."""
 
 import asyncio
 import time
@@ -19,10 +19,10 @@ BETWEEN_S = service.BETWEEN_S
 FRESH_S = 15.0
 """Seconds for which an audit is kept.
 
-It asks every consumer and every group, so an open page makes no new audit earlier.
+An audit asks every consumer and every group, so an open page makes no new audit earlier.
 """
 MOST_ROWS = 500
-"""Maximum shown findings and committers; the rest is counted."""
+"""Maximum shown findings and committers. The rest is counted."""
 
 
 @dataclass(frozen=True, slots=True)

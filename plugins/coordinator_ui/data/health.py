@@ -19,20 +19,20 @@ MOST_TOLD = 300
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A sentence without its full stop; `bad` = a person is needed."""
+    """A sentence without its full stop. `bad`: a person is needed."""
 
     text: str
     bad: bool = False
 
 
 def health(seen: Now) -> tuple[Line, ...]:
-    """Return the cluster in some lines: topics, consumers, lag. A hand-off within its usual time counts as healthy."""
+    """Return lines about topics, consumers and lag. A hand-off within its usual time counts as healthy."""
     problem = (Line(seen.problem, bad=True),) if seen.problem else ()
     return (*problem, *_topics(seen), *_consumers(seen), *_lag(seen))
 
 
 def rows(seen: Now) -> list[dict[str, Any]]:
-    """The same, for programs."""
+    """Return the lines for programs."""
     return [{"says": one.text, "bad": one.bad} for one in health(seen)]
 
 

@@ -1,6 +1,6 @@
 """A cluster now: topics with their blockers, partitions with their lag, and consumers. Writes nothing.
 
-A partition's figures come from its present owner; a former owner no longer counts, even while it still answers.
+A partition's figures come from its present owner. A former owner no longer counts, even while it still answers.
 """
 
 import math
@@ -35,7 +35,7 @@ Statuses: TypeAlias = Mapping[tuple[str, int], LagStatus]
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """One look at a cluster. `problem` = why nothing is known of the consumers."""
+    """One look at a cluster. `problem`: why nothing is known of the consumers."""
 
     at: float
     cluster: str
@@ -108,7 +108,7 @@ def look(c: Coordinator, topic: str, trends: Trends) -> tuple[Now, dict[str, Any
 
 
 def data(seen: Now, every: Sequence[PartitionNow], trend: Trend, speeds: Speeds) -> dict[str, Any]:
-    """The answer of the data API. At most `MOST_PARTITIONS` partitions, the rest is counted."""
+    """Return the answer of the data API. It has at most `MOST_PARTITIONS` partitions; the rest is counted."""
     statuses = trend.statuses()
     by_topic: dict[str, list[PartitionNow]] = {}
     by_owner: dict[str, list[PartitionNow]] = {}
@@ -166,15 +166,15 @@ def _topic(
 
 
 def _unknown(standing: Iterable[PartitionNow]) -> int:
-    """Return the number of partitions with unknown lag: the owner does not report it, or is missing."""
+    """Return the number of partitions with unknown lag, because the owner is missing or does not report it."""
     return sum(math.isnan(one.lag) for one in standing)
 
 
 def _sums(standing: Iterable[PartitionNow], speeds: Speeds) -> tuple[float, float, float]:
-    """Return lag, rate and speed of these partitions together, as far as known.
+    """Return the known lag, rate and speed of these partitions together.
 
-    The speed is NaN unless known for all partitions with a known lag: a part's reads must not be compared with all
-    writes.
+    The speed is NaN unless known for all partitions with a known lag. Otherwise a part's reads would be compared with
+    all writes.
     """
     found = [(one.lag, one.rate, speeds.get((one.topic, one.partition), math.nan)) for one in standing]
     is_whole = not any(math.isnan(speed) for lag, _, speed in found if not math.isnan(lag))
@@ -183,8 +183,8 @@ def _sums(standing: Iterable[PartitionNow], speeds: Speeds) -> tuple[float, floa
 
 
 def _figures(standing: Iterable[PartitionNow], lag: float, rate: float, speed: float) -> dict[str, Any]:
-    """How far behind, in records and in seconds; records written and read per second; and the time until nothing is
-    left.
+    """Return the lag in records and seconds, the records written and read per second, and the time until the lag is
+    gone.
     """
     unknown = _unknown(standing)
     return {
@@ -230,7 +230,7 @@ def _remedy(one: TopicSummary) -> str:
 def drain_s(lag: float, rate: float, speed: float) -> float:
     """Return seconds until the lag is gone, at the present rates.
 
-    Infinite = never, NaN = unknown, or only new records are left.
+    Infinite if never; NaN if unknown, or if only new records are left.
     """
     if lag == 0:
         return 0.0
@@ -255,7 +255,7 @@ def advice(
     speed: float,
     statuses: Statuses,
 ) -> str:
-    """Return whether another consumer would help, as a sentence; empty = unknown."""
+    """Return, in a sentence, whether another consumer would help; empty if unknown."""
     if math.isnan(lag) or not one.owners or one.removed or one.unowned:
         return _advice_of_unowned(one)
     unknown = _unknown(standing)
@@ -283,7 +283,7 @@ def advice(
 
 
 def _why_it_stands(one: TopicSummary, standing: Sequence[PartitionNow], lag: float, statuses: Statuses) -> str:
-    """Return why most of the lag is in partitions without a reader, as a sentence; empty if it is not."""
+    """Return, in a sentence, why most of the lag is in partitions without a reader; empty if it is not."""
     paused = [s.lag for s in standing if s.partition in one.paused]
     if _sum(paused) > lag / 2:
         return f"Another consumer would not help: {counted(len(paused), 'partition')} {agreed(len(paused), 'is', 'are')} paused."
@@ -318,9 +318,9 @@ def _columns(
     statuses: Statuses,
     names: Sequence[str],
 ) -> dict[str, list[Any]]:
-    """Return the partitions in columns: a tenth of the size of objects.
+    """Return the partitions in columns, a tenth of the size of objects.
 
-    Owners and topics are places in their lists; -1 = no owner.
+    Owners and topics are places in their lists; -1 means no owner.
     """
     owner_at = {name: place for place, name in enumerate(names)}
     topic_at = {one.topic: place for place, one in enumerate(seen.topics)}
@@ -342,7 +342,7 @@ def _columns(
 
 
 def _moves(seen: Now, names: Sequence[str]) -> list[list[int]]:
-    """Return topic, partition, giver and taker of each move, as places in their lists; -1 = none."""
+    """Return topic, partition, giver and taker of each move, as places in their lists; -1 means none."""
     place = {name: at for at, name in enumerate(names)}
     found = []
     for number, one in enumerate(seen.topics):
@@ -435,7 +435,7 @@ def summary(seen: Now) -> dict[str, Any]:
 
 
 def _seconds(lag: float, rate: float) -> float:
-    """How long ago the first unread record was written, if records came evenly."""
+    """Return how long ago the first unread record was written, if records came evenly."""
     if lag == 0:
         return 0.0
     return lag / rate if rate > 0 else math.nan
@@ -448,7 +448,7 @@ def _sum(numbers: Iterable[float]) -> float:
 
 
 def _number(value: float) -> float | int | str | None:
-    """Return a number for JSON: `None` = unknown, "never" = infinite."""
+    """Return a number for JSON: `None` if unknown, "never" if infinite."""
     if math.isnan(value):
         return None
     if math.isinf(value):

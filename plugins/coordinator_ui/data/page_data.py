@@ -1,4 +1,4 @@
-"""Reads the data of the pages from ZooKeeper and the consumers' own interfaces. Writes nothing and decides nothing.
+"""Reads the data of the pages from ZooKeeper and the consumers' interfaces. Writes nothing and decides nothing.
 
 An unreadable part becomes a sentence, and hides no other part. These functions raise only `StoreUnavailable`, if
 ZooKeeper does not answer.
@@ -41,7 +41,7 @@ MOST_LINKED = 50
 class Consumers:
     """The consumers of this cluster, or the reason of a failed read.
 
-    `lags`: topic → records behind the log's end, as far as reported; `partly`: the topics with an owner without a reported
+    `lags`: topic → records behind the log's end, as far as reported. `partly`: the topics with an owner that reports no
     lag.
     """
 
@@ -102,10 +102,10 @@ class ClusterPage:
 
 @dataclass(frozen=True, slots=True)
 class TopicPage:
-    """One topic with its history; `more` = older history exists.
+    """One topic with its history. `more`: older history exists.
 
-    `kept`: draining owner → end of the wait; empty = the partitions are given away with the next plan.
-    `budget`: whether a plan may wait for a person's approval.
+    `kept`: draining owner → end of the wait; empty if the next plan gives the partitions away. `budget`: whether a plan
+    may wait for a person's approval.
     """
 
     now: float
@@ -127,14 +127,14 @@ class RunPage:
 
 
 def cluster_page(c: Coordinator) -> ClusterPage:
-    """The overview of a cluster."""
+    """Return the overview of a cluster."""
     found = summaries(c, transitions.topics(c))
     recent = rebalance_search.rebalances(c, rebalance_search.RebalanceFilter(), RECENT, of=_moved_last(found))
     return ClusterPage(c.clock.now(), found, _consumers(c), recent.found, joined(recent.problems))
 
 
 def _moved_last(listed: Iterable[TopicSummary]) -> list[str]:
-    """Return the topics with the latest rebalances: the newest `RECENT` rebalances are among them."""
+    """Return the topics with the latest rebalances. The newest `RECENT` rebalances are among theirs."""
     began = [(one.last.at - one.last.rebalance_s, one.topic) for one in listed if one.last is not None]
     return [topic for _, topic in heapq.nlargest(RECENT, began)]
 
@@ -174,7 +174,7 @@ def consumer_pages(c: Coordinator, one: Rebalance) -> dict[str, ConsumerPages]:
 
 
 def run_page(c: Coordinator, run: str, began_at: float, ended_at: float) -> RunPage:
-    """Return an Airflow run's moves; records are searched only within the run's time."""
+    """Return an Airflow run's moves. Only records within the run's time are searched."""
     found: list[Rebalance] = []
     problems: list[str] = []
     for topic in history.recorded(c):
@@ -188,7 +188,10 @@ def run_page(c: Coordinator, run: str, began_at: float, ended_at: float) -> RunP
 
 
 def _between(c: Coordinator, topic: str, begin_at: float, end_at: float) -> list[Record]:
-    """The records of a time span, oldest first, at most `RUN_RECORDS`. A binary search avoids reading all records."""
+    """Return the records of a time span, oldest first, at most `RUN_RECORDS`.
+
+    A binary search avoids reading all records.
+    """
     names = history.names(c, topic)
 
     def at(name: str) -> float:
@@ -219,11 +222,9 @@ def _consumers(c: Coordinator) -> Consumers:
 
 
 def _lags(listed: Iterable[ConsumerOverview]) -> dict[str, int]:
-    """Return the lags of all topics in one pass.
+    """Return the lags of all topics in one pass, because each of thousands of topics would go through all consumers.
 
-    Each topic's row would go through all consumers, for thousands of topics.
-
-    A running partition of a former owner, such as an isolated live owner, is counted at the new owner.
+    A partition that a former owner still runs, such as an isolated live owner, counts at the new owner.
     """
     found: dict[str, int] = {}
     for said in (topic for one in listed if one.health for topic in one.topics):

@@ -1,4 +1,4 @@
-"""Lists over all clusters that a user may read: newest first, in pages. A page ends at a place of each cluster.
+"""Lists over all clusters that a user may read, newest first, in pages. A page ends at a place of each cluster.
 
 A row's time comes from the writing host, so within a cluster the stored order counts.
 """
@@ -15,7 +15,7 @@ from coordinator_ui.access import ReadableCluster
 from coordinator_ui.data.reading import ClusterReader, each
 
 MOST_REST = 8_000
-"""Characters of a place in a list: one of each cluster."""
+"""Maximum characters of a place in a list, with a place of each cluster."""
 MOST_READ = 6_000
 """Records that a request reads of each cluster."""
 ENDED = "0"
@@ -26,7 +26,7 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True)
 class ListPage(Generic[T]):
-    """A page of one cluster, newest first; `rest` = where the next page begins (`None` = no next page)."""
+    """A page of one cluster, newest first. `rest`: where the next page begins; `None` without a next page."""
 
     found: tuple[T, ...] = ()
     rest: str | None = None
@@ -35,7 +35,7 @@ class ListPage(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Listed(Generic[T]):
-    """Cluster and row, newest first; `rest` is the start of the next page (empty = no next page)."""
+    """Cluster and row, newest first. `rest`: the start of the next page; empty without a next page."""
 
     found: tuple[tuple[str, T], ...] = ()
     rest: str = ""
@@ -44,7 +44,10 @@ class Listed(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class RowOrder(Generic[T, P]):
-    """The order of rows: `key`, small = new; `place`, where the rows after a row begin; `parsed`, the place of a text."""
+    """The order of rows. `key`: small means new. `place`: where the rows after a row begin.
+
+    `parsed`: the place of a text.
+    """
 
     key: Callable[[T], Any]
     place: Callable[[T], str]
@@ -59,9 +62,9 @@ async def listed(
     limit: int,
     rest: str = "",
 ) -> Listed[T]:
-    """A page of the list.
+    """Return a page of the list.
 
-    A cluster that cannot be read is a sentence, and hides no other. Raises `Refused` for a bad `rest`.
+    An unreadable cluster is reported; the other clusters are still listed. Raises `Refused` for a bad `rest`.
     """
     before = _places_of(rest)
     places = {name: _parsed(order, rest, place) for name, place in before.items() if place != ENDED}

@@ -56,7 +56,7 @@ class _Failure:
 
 
 async def each(names: Collection[str], reads: Iterable[Awaitable[T]]) -> dict[str, T | CoordinatorError]:
-    """Return cluster → result, or the error of the cluster's read, which hides no other. Any other error is raised."""
+    """Return cluster → result, or the error of reading the cluster. Any other error is raised."""
     found: dict[str, T | CoordinatorError] = {}
     answers = await asyncio.gather(*reads, return_exceptions=True)
     for name, answer in zip(names, answers, strict=True):
@@ -67,9 +67,10 @@ async def each(names: Collection[str], reads: Iterable[Awaitable[T]]) -> dict[st
 
 
 class SharedAnswers:
-    """Answers shared by several viewers: a cluster with many consumers is not asked anew by each browser.
+    """Answers shared by several viewers, so that not each browser asks a cluster with many consumers.
 
-    Failures are not kept: `ClusterReader` remembers them. Nor are stale answers: an answer may be as large as its cluster.
+    Failures are not kept, because `ClusterReader` remembers them. Stale answers are not kept, because an answer may be
+    as large as its cluster.
     """
 
     def __init__(self, fresh_s: float = SHARE_S) -> None:
@@ -131,7 +132,7 @@ class ClusterReader:
         return found
 
     def _run(self, cluster: str, read: Callable[[Coordinator], T]) -> T:
-        self._raise_failure(cluster)  # of another page, while this page waited for a thread
+        self._raise_failure(cluster)  # set by another page while this page waited for a thread
         key, opener = self._connect(cluster)
         try:
             coordinator = self._sessions.take(key, opener)
@@ -153,6 +154,6 @@ class ClusterReader:
 
 
 def _forget(late: "asyncio.Future[T]") -> None:
-    """Retrieve an unawaited exception; otherwise asyncio logs it."""
+    """Retrieve an unawaited exception. Otherwise asyncio logs it."""
     if not late.cancelled():
         late.exception()

@@ -28,7 +28,7 @@ from coordinator_ui.texts import words
 
 MOST_TEXT = 200
 _FIRST = 10  # records of a topic read at once: a cluster may have a thousand topics
-_CHUNK = 40  # the same further back
+_CHUNK = 40  # records read at once further back
 _LATER = 200  # records after the wanted time that may belong to an earlier rebalance
 Key = tuple[float, str]
 """Sorts newest first: minus the time of the first record, then the topic."""
@@ -36,9 +36,9 @@ Key = tuple[float, str]
 
 @dataclass(frozen=True, slots=True)
 class RebalanceFilter:
-    """A filter; an empty text or 0 = any.
+    """A filter. An empty text or 0 means any.
 
-    Texts are found anywhere, in upper or lower case; times are those of the first record.
+    Texts are found anywhere, in upper or lower case. Times are those of the first record.
     """
 
     topic: str = ""
@@ -77,7 +77,8 @@ ORDER: RowOrder[Rebalance, Key] = RowOrder(key_of, _place, _key)
 def rebalances(
     c: Coordinator, wanted: RebalanceFilter, limit: int, since: Key | None = None, of: Collection[str] | None = None
 ) -> ListPage[Rebalance]:
-    """Return at most `limit` rebalances after `since` in the order. An unreadable history is a sentence in `problems`.
+    """Return at most `limit` rebalances after `since` in the order. `problems` has a sentence for an unreadable
+    history.
 
     `of`: the only topics whose histories are opened.
     """
@@ -158,7 +159,7 @@ def _upto(c: Coordinator, topic: str, names: Sequence[str], before_at: float) ->
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Ownership before and after a rebalance: consumer → partitions; `problem` = why it is unknown."""
+    """Ownership before and after a rebalance: consumer → partitions. `problem`: why it is unknown."""
 
     before: dict[str, tuple[int, ...]] = field(default_factory=dict)
     after: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -166,7 +167,7 @@ class Sides:
 
 
 def sides(c: Coordinator, one: Rebalance) -> Sides:
-    """The whole assignment on both sides of a rebalance: what is owned now, with all later moves taken back."""
+    """Return the whole assignment before and after a rebalance. Takes all later moves back from the present owners."""
     try:
         view = store.load(c.zk, c.paths, one.topic).view
     except (Malformed, Refused, LookAgain) as error:

@@ -23,7 +23,7 @@ TaskKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class TaskSpan:
-    """A task instance of Airflow; `end_at` 0 = running."""
+    """A task instance of Airflow. `end_at`: 0 while running."""
 
     actor: Actor
     begin_at: float
@@ -33,7 +33,7 @@ class TaskSpan:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of a lane from `left` on; `kind` is its CSS class, `text` its description with times."""
+    """A piece of a lane from `left` on. `kind`: its CSS class. `text`: its description with times."""
 
     kind: str
     left: float
@@ -85,7 +85,7 @@ class _Axis:
 
 
 def whole(story: Story, tasks: Sequence[TaskSpan], now: float) -> Chart | None:
-    """From the plan until Stable: when each move was confirmed. `None` = nothing moved."""
+    """Return the chart from the plan until Stable, with each move's confirmation; `None` if nothing moved."""
     if not story.rows:
         return None
     axis = _axis([story.began_at, story.ended_at or max(now, story.began_at + story.lasted_s)])
@@ -95,10 +95,7 @@ def whole(story: Story, tasks: Sequence[TaskSpan], now: float) -> Chart | None:
 
 
 def handoffs(story: Story, tasks: Sequence[TaskSpan], now: float) -> Chart | None:
-    """Return the times between the givers' last and the takers' first records, by ZooKeeper's time.
-
-    `None` = not measured.
-    """
+    """Return the chart from the givers' last to the takers' first records, by ZooKeeper's time; `None` if not measured."""
     measured = [one for one in story.longest if one.first_at is not None or one.last_at is not None][:MOST_LANES]
     times = [at for one in measured for at in (_begin_at(one), one.released_at, one.first_at) if at is not None]
     if not times:
@@ -144,10 +141,7 @@ def _paused(one: Pause, row: MoveRow | None, axis: _Axis, began_at: float) -> La
 
 
 def _stands(one: Pause, axis: _Axis, begin_at: float, first_at: float) -> list[Part]:
-    """Return the parts from `begin_at` to the taker's first record.
-
-    The certain pause, and before it the possible pause.
-    """
+    """Return the parts from `begin_at` to the taker's first record: the possible pause, and then the certain pause."""
     if one.total is None:
         return [_part("idle", axis, begin_at, first_at, f"nothing waited for {words.duration(first_at - begin_at)}")]
     if not one.least:
@@ -238,7 +232,7 @@ def _lines(story: Story, axis: _Axis) -> tuple[LaneMark, ...]:
 
 
 def _ticks(story: Story, axis: _Axis) -> tuple[LaneMark, ...]:
-    """Round times after the plan."""
+    """Return round times after the plan."""
     begin_s, end_s = axis.begin_at - story.began_at, axis.end_at - story.began_at
     rough = (end_s - begin_s) / MOST_TICKS
     power = 10.0 ** math.floor(math.log10(rough))

@@ -23,10 +23,10 @@ from coordinator_tasks.service.watch.fleet_starts import fleet_starts, starts_of
 
 _MOVING = (State.CLOSING, State.STARTING)
 LATE_S = 10.0
-"""Seconds without an alarm for any rebalance; after this, a rebalance is late at twice the topic's recent durations."""
+"""Seconds without an alarm for any rebalance. Afterwards a rebalance is late at twice the topic's recent durations."""
 USUAL_OF = 8
 MOST_LATE = 50
-"""Topics whose history is read for lateness; all others are late after `LATE_S`."""
+"""Topics whose history is read for lateness. All other topics are late after `LATE_S`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class TopicSummary:
 def summaries(
     c: Coordinator, topics: Iterable[str], world: Callable[[], World] | None = None
 ) -> tuple[TopicSummary, ...]:
-    """Return the summaries of these topics, in order. `world`: looks at all consumers, after the topics are read."""
+    """Return the summaries of these topics, in order. `world` looks at all consumers, after the topics are read."""
     views: dict[str, TopicView | str] = {}
     for topic in topics:
         try:
@@ -138,7 +138,7 @@ def _late(c: Coordinator, views: Iterable[TopicView]) -> set[str]:
 
 
 def _usual_s(c: Coordinator, topic: str) -> float:
-    """How long a rebalance of the topic usually takes; 0 = not known."""
+    """Return how long a rebalance of the topic usually takes; 0 if unknown."""
     try:
         found = history.rebalances(c, [topic], USUAL_OF)
     except UNREADABLE:
@@ -157,9 +157,9 @@ def _newest(c: Coordinator, topic: str) -> tuple[Record | None, str]:
 def _blockers(
     c: Coordinator, views: Iterable[TopicView], look: Callable[[], World] | None
 ) -> tuple[dict[str, dict[str, str]], World | None]:
-    """Return topic → consumer → missing confirmation, for moving topics; and the world.
+    """Return topic → consumer → missing confirmation, for moving topics, and the world.
 
-    Without `look` and moving topics no consumer is asked.
+    Without `look` or without moving topics no consumer is asked.
     """
     moving = {view.topic: view for view in views if view.state is not None and view.state.state in _MOVING}
     if not moving and look is None:

@@ -24,16 +24,16 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.watch import lag_moments
 
 SPEED_S = 8.0
-"""A speed is measured over at least so long."""
+"""Seconds over which a speed is measured, at least."""
 REMEMBER_S = 60.0
 LOOK_S = 5.0
-"""Seconds between two checks for a newer moment; a minute while a moment of the hour is unreadable."""
+"""Seconds between two checks for a newer sample; a minute while a sample of the hour is unreadable."""
 MOST_TOTALS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionNow:
-    """One partition now; `owner` empty = no owner; unknown figures are NaN."""
+    """One partition now. `owner` is empty without an owner. Unknown figures are NaN."""
 
     topic: str
     partition: int
@@ -45,9 +45,9 @@ class PartitionNow:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """An owner's lag: all its records, and the seconds of its furthest partition (`None` = unknown).
+    """An owner's lag: all its records, and the seconds of its furthest partition; `None` if unknown.
 
-    `read`: records per second committed since the moment before, in partitions held since then; `None` = unknown.
+    `read`: records per second committed since the sample before, in partitions held since then; `None` if unknown.
     """
 
     at: float
@@ -58,7 +58,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """The moments of a cluster, oldest first. `problems`: why some cannot be read."""
+    """The samples of a cluster, oldest first. `problems`: why some cannot be read."""
 
     now: float = 0.0
     moments: tuple[LagMoment, ...] = ()
@@ -70,7 +70,7 @@ class Trend:
         return statuses(self.moments[-1]) if fresh else {}
 
     def totals(self, topic: str) -> list[int]:
-        """Records behind of a whole topic, moment by moment."""
+        """Return the lag of a whole topic in records, sample by sample."""
         return [sum(one.topics[topic].lags) for one in self.moments if topic in one.topics][-MOST_TOTALS:]
 
     def speeds(self, owners: Mapping[tuple[str, int], str]) -> dict[tuple[str, int], float]:
@@ -87,7 +87,7 @@ class Trend:
         return found
 
     def of_topic(self, topic: str, partition: int | None = None) -> dict[str, list[Point]]:
-        """Return owner → its points, of a topic or a partition; only moments of its ownership."""
+        """Return owner → its points, of a topic or a partition, only from samples during its ownership."""
         found: dict[str, list[Point]] = {}
         for before, moment in self._pairs():
             read = _read(before, moment, topic, partition)
@@ -96,7 +96,7 @@ class Trend:
         return found
 
     def of_consumer(self, consumer: str) -> dict[str, list[Point]]:
-        """Topic → the points of this owner."""
+        """Return topic → the points of this owner."""
         found: dict[str, list[Point]] = {}
         for before, moment in self._pairs():
             if consumer in moment.consumers:
@@ -108,13 +108,13 @@ class Trend:
         return found
 
     def _pairs(self) -> Iterator[tuple[LagMoment | None, LagMoment]]:
-        """Return each moment with the moment before; `None` = absent, or a gap in the measurements."""
+        """Yield each sample with the sample before; `None` if absent, or after a gap in the measurements."""
         for before, moment in zip((None, *self.moments), self.moments, strict=False):
             yield (before if before is not None and moment.at - before.at <= FRESH_S else None), moment
 
 
 def _places(moment: LagMoment) -> dict[tuple[str, int], tuple[str, int]]:
-    """(Topic, partition) → owner and committed offset."""
+    """Return (topic, partition) → owner and committed offset."""
     return {
         (topic, partition): (moment.owner(owner), offset)
         for topic, one in moment.topics.items()
@@ -138,7 +138,7 @@ def _read(
         if owner == NOBODY or partition not in (None, number) or place not in (None, owner):
             continue
         if at >= known or then.partitions[at] != number:
-            continue  # a partition is new: the next moment tells
+            continue  # a partition is new, and the next sample shows its speed
         was, earlier = then.owners[at], then.offsets[at]
         if offset >= earlier and (was == owner if same else before.owner(was) == moment.owner(owner)):
             found[owner] = found.get(owner, 0) + offset - earlier
@@ -146,7 +146,7 @@ def _read(
 
 
 def _points(moment: LagMoment, topic: str, partition: int | None, place: int | None = None) -> dict[int, Point]:
-    """Return owner's place → its lag then; of one partition, or one owner, if given."""
+    """Return owner's place → its lag in the sample, of one partition or one owner if given."""
     one = moment.topics.get(topic)
     if one is None:
         return {}
@@ -160,7 +160,7 @@ def _points(moment: LagMoment, topic: str, partition: int | None, place: int | N
 
 @dataclass(slots=True)
 class _Known:
-    """This server's knowledge of a cluster."""
+    """What this server knows of a cluster."""
 
     trend: Trend = field(default_factory=Trend)
     positions: deque[tuple[float, dict[tuple[str, int], tuple[str, float]]]] = field(
@@ -176,11 +176,10 @@ class Trends:
         self._known: dict[str, _Known] = {}
 
     def of(self, c: Coordinator) -> Trend:
-        """Return the moments of the last hour.
+        """Return the samples of the last hour.
 
-        A moment is read only once, and no more once missing for longer than `FRESH_S`.
-
-        A cluster without requests within this hour is forgotten.
+        A sample is read only once, and no more once missing for longer than `FRESH_S`. A cluster without requests
+        within this hour is forgotten.
         """
         now = c.clock.now()
         with self._lock:

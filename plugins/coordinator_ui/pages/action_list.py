@@ -23,12 +23,12 @@ from coordinator_ui.texts import words
 _APART_S = 3_600.0
 """Maximum seconds between hosts' clocks: a record older than the wanted time by this ends the search."""
 ORDER: RowOrder[ActionRecord, int] = RowOrder(lambda one: -one.at, lambda one: str(one.sequence), number_of)
-"""A place is the number before which records are wanted."""
+"""Places are numbers; a page has the records before a number."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActionFilter:
-    """A filter; an empty text or 0 = any. Texts are found anywhere, in upper or lower case."""
+    """A filter. An empty text or 0 means any. Texts are found anywhere, in upper or lower case."""
 
     about: str = ""
     action: str = ""
@@ -52,14 +52,14 @@ def _flat(action: str) -> str:
 def wanted_of(
     about: Text = "", action: Text = "", actor: Text = "", after: Text = "", before: Text = ""
 ) -> ActionFilter:
-    """Return the filter of a request; raises `Refused` for an invalid time."""
+    """Return the filter of a request. Raises `Refused` for an invalid time."""
     return ActionFilter(about.strip(), action.strip(), actor.strip(), moment(after), moment(before))
 
 
 async def listed(
     request: Request, clusters: Collection[ReadableCluster], wanted: ActionFilter, limit: int, rest: str = ""
 ) -> Listed[ActionRecord]:
-    """A page of the list; see `paging`."""
+    """Return a page of the list; see `paging`."""
     reader: ClusterReader = request.app.state.reader
     return await paging.listed(
         reader, clusters, ORDER, lambda before, c: page_of(c, wanted, limit, before), limit, rest
@@ -69,7 +69,7 @@ async def listed(
 def page_of(c: Coordinator, wanted: ActionFilter, limit: int, before: int | None = None) -> ListPage[ActionRecord]:
     """Return at most `limit` records of a cluster before this number.
 
-    An unreadable record is a sentence, and counts too.
+    An unreadable record becomes a sentence, and counts too.
     """
     names = [name for name in action_log.names(c) if before is None or int(name) < before]
     found: list[ActionRecord] = []

@@ -28,7 +28,7 @@ OFFERED: Mapping[str, int] = {
 }
 """Parameter → the list of its field. The page fetches the rebalances, since they depend on the topic."""
 Choices: TypeAlias = Mapping[int, Mapping[str, str]]
-"""List → value → a remark; empty = no remark."""
+"""List → value → a remark, possibly empty."""
 
 
 def choices(c: Coordinator) -> Choices:

@@ -19,12 +19,12 @@ from coordinator_ui.pages.choices import OFFERED, REBALANCES, Choices
 
 MOST_VALUE = 2_000
 MOST_QUERY = 4_000
-"""Characters of an address that browsers and proxies take unchanged."""
+"""Maximum characters of an address that browsers and proxies take unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field; `kind`: of its JSON value; `value`: as text, lists by line and objects as JSON; `long`: several lines.
+    """One field. `kind`: of its JSON value. `value`: as text, lists by line and objects as JSON. `long`: several lines.
 
     `offers`: choices with their remarks; other values can be typed. `choices`: no other value is allowed. `past`: the
     page itself fetches the choices, the rebalances of the topic.
@@ -76,7 +76,7 @@ def form_of(name: str, given: Mapping[str, str], choices: Choices) -> Form:
 
 
 def query_of(name: str, conf: Mapping[str, Any]) -> str:
-    """Return the query that fills this form in as in an earlier run; empty = too long."""
+    """Return the query that fills this form in as in an earlier run; empty if too long."""
     fields = {one.name for one in ACTIONS[name].parameters if one.form is not None}
     given = {
         key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -101,7 +101,7 @@ def _lines(given: str) -> str:
 
 
 def _offers(action: Action, name: str, choices: Choices) -> Mapping[str, str]:
-    """Return the choices of a field; managed topics are no choice for a topic to add."""
+    """Return the choices of a field. Managed topics are no choice for a topic to add."""
     return choices.get(OFFERED.get(name, -1), {}) if (action.name, name) != ("add_topic", "topic") else {}
 
 

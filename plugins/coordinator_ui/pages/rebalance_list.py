@@ -21,7 +21,7 @@ Text = Annotated[str, Query(max_length=MOST_TEXT)]
 def wanted_of(
     topic: Text = "", consumer: Text = "", cause: Text = "", actor: Text = "", after: Text = "", before: Text = ""
 ) -> RebalanceFilter:
-    """Return the filter of a request; raises `Refused` for an invalid time."""
+    """Return the filter of a request. Raises `Refused` for an invalid time."""
     return RebalanceFilter(
         topic.strip(),
         consumer.strip(),
@@ -51,7 +51,7 @@ async def listed(
     now: float,
     rest: str = "",
 ) -> Listed[Story]:
-    """A page of the list; see `paging`."""
+    """Return a page of the list; see `paging`."""
     reader: ClusterReader = request.app.state.reader
     page = await paging.listed(
         reader,

@@ -31,9 +31,9 @@ MOST_IN_CELL = 8
 MOST_IN_LINE = 32
 """Length of a name without a line break."""
 MOST_IN_GRID = 64
-"""Partitions side by side; a larger topic is shown by ranges."""
+"""Maximum partitions side by side. A larger topic is shown by ranges."""
 LIVE = ("elements", "grid", "tables", "topics", "matrix", "charts", "page")
-"""The parts of the live page's script, in order: together one function."""
+"""The parts of the live page's script, in order. Together they are one function."""
 VENDOR = Path(__file__).parents[1] / "vendor"
 UPLOT = "uPlot-1.6.32"
 """The charting library, part of the package: no page fetches anything from elsewhere."""
@@ -48,10 +48,10 @@ def page(
     scripts: tuple[str, ...] = (),
     **values: Any,
 ) -> HTMLResponse:
-    """Render a template. `base` is the address of the pages, `here` the cluster's, `airflow` that of Airflow's UI.
+    """Render a template. `base`: address of the pages; `here`: of the cluster's pages; `airflow`: of Airflow's UI.
 
-    `cluster` empty = a page of all clusters. `scripts`: further scripts. `now_at`: shows the age of a page without
-    reload.
+    An empty `cluster` means a page of all clusters. `scripts`: further scripts. `now_at`: shows the age of a page
+    without reload.
     """
     base = str(request.scope.get("root_path", "")).rstrip("/")
     values |= {
@@ -76,7 +76,7 @@ def script(name: str) -> Response:
 
 @cache
 def environment() -> Environment:
-    """Return the templates' environment with escaping: names and reasons come from consumers and people."""
+    """Return the templates' environment, with escaping because names and reasons come from consumers and people."""
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -135,7 +135,7 @@ def isolated(value: Any) -> Any:
 
 @cache
 def _code() -> dict[str, str]:
-    """The scripts by name; `page` is in every page."""
+    """Return the scripts by name. Every page has `page`."""
     own = {name: _read(TEMPLATES / f"{name}.js") for name in ("page", "ask", "tile")}
     parts = "".join(_read(TEMPLATES / "live" / f"{name}.js") for name in LIVE)
     return {
@@ -151,7 +151,9 @@ def _read(path: Path) -> str:
 
 @cache
 def _headers(scripts: tuple[str, ...] = ()) -> dict[str, str]:
-    """The content security policy: only our own script and style; only Airflow's own pages may frame the page."""
+    """Return the content security policy: only our own script and style, and only Airflow's own pages may frame the
+    page.
+    """
     script = " ".join(_hash(_code()[name]) for name in ("page", *scripts))
     style = _hash(str(environment().globals["style"]))
     policy = (

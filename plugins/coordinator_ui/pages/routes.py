@@ -61,7 +61,7 @@ SHOWN = 20
 MOST_SHOWN = 500
 LISTED = 50
 LISTS_LIMIT_S = 2.0
-"""Seconds that a form waits for its choices; then it is shown without choices."""
+"""Seconds that a form waits for its choices. Then it is shown without choices."""
 MOST_SERIES = 12
 MOST_CLUSTERS = 20
 LIVE_SCRIPTS = ("uPlot", "live")
@@ -71,11 +71,11 @@ STATUSES: Mapping[type[CoordinatorError], HTTPStatus] = {
     Refused: HTTPStatus.BAD_REQUEST,
     Malformed: HTTPStatus.INTERNAL_SERVER_ERROR,
 }
-"""The first match counts; any other error usually ends by itself."""
+"""The first match counts. Any other error usually ends by itself."""
 FILTERS = ("topic", "consumer", "cause", "actor", "after", "before")
 ASKED_FILTERS = ("about", "action", "actor", "after", "before")
 MOST_CHANGES = 3
-"""Changed fields shown in a row; the others are folded away."""
+"""Changed fields shown in a row. The others are folded away."""
 T = TypeVar("T")
 
 API = "/api/v1"
@@ -94,7 +94,7 @@ AskedFilter = Annotated[action_list.ActionFilter, Depends(action_list.wanted_of)
 
 
 def make_app(reader: ClusterReader | None = None) -> FastAPI:
-    """Return the application, without the pages of its own documentation, which would be open to anyone."""
+    """Return the application, without FastAPI's documentation pages, which would be open to anyone."""
     app = FastAPI(title="Coordinator", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.reader = reader or ClusterReader()
     app.state.task_spans = task_spans
@@ -337,7 +337,7 @@ async def _live(request: Request, cluster: ReadableCluster, topic: str) -> tuple
 
 
 def run_times(dag_id: str, run_id: str, session: SessionDep) -> tuple[float, float]:
-    """Return begin and end of an Airflow run; 0 = not yet.
+    """Return begin and end of an Airflow run; 0 if not yet.
 
     A dependency, because FastAPI runs dependencies outside its loop.
     """
@@ -348,7 +348,7 @@ def run_times(dag_id: str, run_id: str, session: SessionDep) -> tuple[float, flo
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The lines of an action's run; `over` = it has ended, `ok` = without an error.
+    """The lines of an action's run. `over`: it has ended. `ok`: without an error.
 
     `done`: its first task, which runs the action, has ended without an error. `conf`: the run's parameters.
     """
@@ -362,7 +362,10 @@ class RunResult:
 
 
 def run_result(dag_id: str, run_id: str, session: SessionDep) -> RunResult | None:
-    """The result of a run of an action's DAG; `None` = this is no such run. Asks Airflow's database for nothing else."""
+    """Return the result of a run of an action's DAG; `None` for any other run.
+
+    Asks Airflow's database for nothing else.
+    """
     action = action_of_dag(dag_id)
     if action is None:
         return None
@@ -391,7 +394,7 @@ ActionResult = Annotated[RunResult | None, Depends(run_result)]
 
 
 def cluster_of_run(dag_id: str, result: ActionResult, access: UserAccess) -> ReadableCluster | None:
-    """Return the cluster of a run; `None` = not of this site. Answers 403 for a cluster that the user may not read."""
+    """Return the cluster of a run; `None` if not of this site. Answers 403 for a cluster that the user may not read."""
     if result is None:
         name = cluster_of_dag(dag_id)
         return access.cluster(name) if name else None
@@ -473,7 +476,7 @@ async def _refused(request: Request, error: Any) -> Response:
 
 
 async def _failed(request: Request, error: Any) -> Response:
-    """Return the page for unreadable data; it reloads by itself where this may help."""
+    """Return the page for unreadable data. It reloads by itself if this may help."""
     status = next(
         (status for kind, status in STATUSES.items() if isinstance(error, kind)), HTTPStatus.SERVICE_UNAVAILABLE
     )

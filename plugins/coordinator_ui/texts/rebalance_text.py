@@ -15,7 +15,7 @@ from coordinator_tasks.service.nodes.history import Rebalance
 from coordinator_ui.texts import words
 
 MOST_PAUSES = 100
-"""Partitions of a rebalance with a shown pause, the longest first."""
+"""Maximum partitions of a rebalance with a shown pause, the longest first."""
 _MOVED, _AGAIN = "moved", "started again"
 _STAND_STILL = frozenset({_MOVED, _AGAIN})
 _CLOSES = frozenset({MoveKind.HANDOFF, MoveKind.BARRIER, MoveKind.STOP})
@@ -23,9 +23,10 @@ _CLOSES = frozenset({MoveKind.HANDOFF, MoveKind.BARRIER, MoveKind.STOP})
 
 @dataclass(frozen=True, slots=True)
 class MoveRow:
-    """Partitions with the same way and times. `closed_s`, `started_s`: from the plan until the confirmation.
+    """Partitions with the same way and times. `closed_s`, `started_s`: from the plan until the confirmation, if
+    recorded.
 
-    `None` = not recorded; `closes`, `starts`: whether the confirmation is needed; `replaced` = planned again later.
+    `closes`, `starts`: whether the confirmation is needed. `replaced`: planned again later.
     """
 
     partitions: tuple[int, ...]
@@ -40,7 +41,7 @@ class MoveRow:
 
     @property
     def closes(self) -> bool:
-        """Whether a consumer had to stop."""
+        """Return whether a consumer had to stop."""
         return self.kind in _CLOSES
 
     @property
@@ -69,7 +70,7 @@ class BarPart:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A wait: `consumer` confirmed `partitions` after `waited_s`; `over` = confirmed."""
+    """A wait: `consumer` confirmed `partitions` after `waited_s`. `over`: confirmed."""
 
     consumer: str
     verb: str
@@ -106,7 +107,7 @@ class Story:
 
     @property
     def longest_pause(self) -> str:
-        """Return the longest extra pause in words, or total where the usual is unknown.
+        """Return the longest extra pause in words, or the longest total if the usual is unknown.
 
         Unmeasured pauses may be longer.
         """
@@ -151,7 +152,7 @@ class Story:
 
 
 def tell(one: Rebalance, now: float) -> Story:
-    """Return the story of a rebalance; `now` is the end of a rebalance under way."""
+    """Return the story of a rebalance. `now` is the end of a rebalance under way."""
     rows = _rows(one.records)
     lasted_s = one.lasted_s if one.ended_at else max(one.lasted_s, now - one.began_at)
     return Story(
@@ -171,7 +172,7 @@ def tell(one: Rebalance, now: float) -> Story:
 
 
 def only(one: Story, actor_run: str) -> Story | None:
-    """Return the part of an Airflow run: its steps, and its planned moves; `None` without any."""
+    """Return the part of an Airflow run: its steps, and its planned moves; `None` if there are none."""
     steps = tuple(step for step in one.steps if step.record.actor.run == actor_run)
     if not steps:
         return None
@@ -221,7 +222,7 @@ def _deed(row: MoveRow) -> str:
 
 
 def _rows(records: Iterable[Record]) -> tuple[MoveRow, ...]:
-    """Return the moves with their confirmations; partitions with the same way and times are one row."""
+    """Return the moves with their confirmations. Partitions with the same way and times are one row."""
     found: list[MoveRow] = []
     newest: dict[int, int] = {}  # partition → the index of its row
     for record in records:
@@ -274,7 +275,7 @@ def _closing_words(record: Record) -> str:
 
 
 def _phases(one: Rebalance, lasted_s: float) -> tuple[BarPart, ...]:
-    """The states between the first record and the end, by the times of the records."""
+    """Return the states between the first record and the end, by the times of the records."""
     ends = [record.at for record in one.records[1:]]
     if not one.ended_at or one.given_up:
         ends.append(one.began_at + lasted_s)

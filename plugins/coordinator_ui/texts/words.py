@@ -58,7 +58,7 @@ _PHRASES: Mapping[CauseKind, Callable[[Cause], str]] = {
 
 
 def duration(seconds: float) -> str:
-    """`34 ms`, `2.3 s`, `1 min 15 s`, `1 h 2 min`, `3 d 4 h`."""
+    """Return a text such as `34 ms`, `2.3 s`, `1 min 15 s`, `1 h 2 min` or `3 d 4 h`."""
     for unit, name, below, small in ((_DAY, "d", _HOUR, "h"), (_HOUR, "h", _MINUTE, "min"), (_MINUTE, "min", 1.0, "s")):
         if seconds >= unit:
             whole, rest = divmod(seconds, unit)
@@ -67,7 +67,7 @@ def duration(seconds: float) -> str:
 
 
 def signed(seconds: float) -> str:
-    """A time on an axis: `0`, `+120 ms`, `-1.5 s`."""
+    """Return a time on an axis: `0`, `+120 ms`, `-1.5 s`."""
     if abs(seconds) < 1e-9:
         return "0"
     size = abs(seconds)
@@ -76,27 +76,27 @@ def signed(seconds: float) -> str:
 
 
 def moment(at: float) -> str:
-    """`2026-11-21 08:15:30 UTC`; a dash for 0."""
+    """Return a time such as `2026-11-21 08:15:30 UTC`; a dash for 0."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if at else "–"
 
 
 def clock(at: float) -> str:
-    """`08:15:30.123`."""
+    """Return a time such as `08:15:30.123`."""
     return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S.%f")[:-3]
 
 
 def iso(at: float) -> str:
-    """For the `datetime` attribute."""
+    """Return a time for the `datetime` attribute."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
 def partitions(numbers: Iterable[int]) -> str:
-    """`0–3, 7`."""
+    """Return partitions such as `0–3, 7`."""
     return ranges(numbers).replace("-", "–").replace(",", ", ")
 
 
 def why(causes: Sequence[Cause]) -> str:
-    """Recorded causes as a sentence without its full stop."""
+    """Return recorded causes as a sentence without its full stop."""
     return cause_text.said(causes, _phrase) or "no cause was recorded"
 
 
@@ -105,12 +105,12 @@ def _phrase(cause: Cause) -> str:
 
 
 def presence(one: ConsumerOverview) -> str:
-    """Return a consumer's presence: a clean leave is no alarm."""
+    """Return a consumer's presence. A clean leave is no alarm."""
     return "left" if one.left and one.presence == Presence.GONE else one.presence
 
 
 def offers(one: ConsumerOverview) -> tuple[str, ...]:
-    """Return the actions offered for this consumer: those that change something."""
+    """Return the actions that would change something for this consumer."""
     drain = "undrain" if one.drained else "drain"
     match one.presence:
         case Presence.GONE | overview.NOT_STARTED:
@@ -121,12 +121,12 @@ def offers(one: ConsumerOverview) -> tuple[str, ...]:
 
 
 def meaning(state: State) -> str:
-    """The meaning of a state."""
+    """Return the meaning of a state."""
     return _STATES[state]
 
 
 def kind(code: str) -> str:
-    """The kind of a finding of the ownership audit: `two owners`."""
+    """Return the kind of a finding of the ownership audit, such as `two owners`."""
     return FindingKind(code).word.replace("_", " ")
 
 
@@ -136,7 +136,7 @@ def actor_words(one: Actor) -> str:
 
 
 def actor(one: Actor) -> str:
-    """The name of the actor of a transition; a task instance also has a link (`task_path`)."""
+    """Return the actor of a transition. A task instance also has a link (`task_path`)."""
     match one.kind:
         case "airflow":
             return f"{spelled(one.task)}, try {one.attempt}"
@@ -155,16 +155,15 @@ def ran(one: Actor) -> str:
 
 
 def run_name(run: str) -> str:
-    """Return a run's id in short, such as `asset triggered 10:23:36`; an unknown id is cut."""
+    """Return a run's id in short, such as `asset triggered 10:23:36`. An unknown id is cut."""
     if found := _RUN.fullmatch(run):
         return f"{found[1].replace('_', ' ')} {found[2]}"
     return cut(run, MOST_RUN)
 
 
 def task_path(one: Actor) -> str:
-    """Return the path of the task instance, with the log of its try if known, below Airflow's address.
-
-    Empty without a task.
+    """Return the path of the task instance, with the log of its try if known, below Airflow's address; empty without a
+    task.
     """
     if one.kind != "airflow" or not (one.dag and one.run and one.task):
         return ""
@@ -173,5 +172,5 @@ def task_path(one: Actor) -> str:
 
 
 def run_path(one: Actor) -> str:
-    """The path of the DAG run, below Airflow's own address."""
+    """Return the path of the DAG run, below Airflow's own address."""
     return f"/dags/{quote(one.dag, safe='')}/runs/{quote(one.run, safe='')}"
