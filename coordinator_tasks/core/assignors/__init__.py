@@ -35,7 +35,7 @@ class Assignor(Protocol):
 
 @runtime_checkable
 class Checking(Protocol):
-    """A strategy that checks its parameters when a person sets them."""
+    """A strategy with a check of new parameters."""
 
     def check(self, parameters: Mapping[str, str]) -> None:
         """Raise `Refused` for wrong parameters."""

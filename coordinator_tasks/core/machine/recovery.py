@@ -376,7 +376,7 @@ def _by_node(view: TopicView) -> dict[int, dict[str, _Holding]]:
 def _last_owner(commit: _Commit, world: World) -> dict[str, _Holding]:
     """Return the consumer of the last commit.
 
-    Return nothing if the same incarnation answers: its answer says what runs.
+    Empty if the same incarnation answers: the answer lists the running partitions.
     """
     status = world.status(commit.owner)
     if status is not None and status.incarnation == commit.token.incarnation:

@@ -138,8 +138,8 @@ def judged(
 ) -> LagMoment:
     """Return the sample. `running`: partitions that their owners report as running.
 
-    Our consumers commit only changes, but Burrow expects a commit at every turn. So an owner counts as committing if it
-    runs the partition or has nothing to commit.
+    Our consumers commit only changes, but Burrow expects a commit at every turn. So an owner that runs the partition, or has
+    nothing to commit, counts as committing.
     """
     names: dict[str, int] = {}
     topics: dict[str, TopicMoment] = {}

@@ -76,7 +76,7 @@ class NoStart(Exception):
 def sought(committed: Committed | None, release: Release | None, topic_id: str, seek: Seek | None) -> Seek | None:
     """Return the seek unless a consumer has acquired the partition after it. A start then follows the seek.
 
-    An owner commits its start under its token before it reads. So a token of the seek's epoch or later, in the
+    An owner commits the start under its token before reading. So a token of the seek's epoch or later, in the
     committed entry or the release, proves that the seek was done.
     """
     known = committed if committed is not None and committed.topic_id in ("", topic_id) else None

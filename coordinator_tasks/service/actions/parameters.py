@@ -1,4 +1,4 @@
-"""The parameters of the actions. Each is declared once, as a field of a form and as an option of a command."""
+"""The parameters of the actions. Each parameter is declared once for form and command."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class CommandOption:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter, which the action gets under its `name`.
+    """A parameter. The action gets the value under `name`.
 
     `form`: the field, a JSON schema with `title`, `description` and, if optional, `default`. `form` or `option` is
     `None` if the form or the command lacks the parameter.

@@ -172,7 +172,7 @@ def noted(c: Coordinator, seen: Observation) -> Observation:
 def known(
     nodes: Mapping[str, TopicNode], members: Mapping[str, Member] = _NONE, claims: Mapping[str, IdClaim] = _NONE
 ) -> dict[str, int]:
-    """Return consumer → partitions it may run; 0 if it has none but its present interface has answered before."""
+    """Return consumer → partitions it may run; 0 means only that the present interface has answered before."""
     found = {c: 0 for c, one in claims.items() if c in members and one.answered == members[c].incarnation}
     for node in nodes.values():
         sides = (one for entry in node.handoff.values() for one in (entry.giver, entry.taker))

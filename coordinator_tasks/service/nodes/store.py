@@ -162,7 +162,7 @@ def load_nodes(
 
 
 def releases(zk: ZooKeeper, paths: Paths, topic: str, partitions: Collection[int]) -> dict[int, Release]:
-    """Return the last releases of these partitions, without partitions that have none."""
+    """Return the last releases of these partitions, if any."""
     found = find_many(zk, {p: paths.partition(topic, p) for p in sorted(partitions)})
     decoded = {p: codec.decode_release(paths.partition(topic, p), node.data) for p, node in found.items()}
     return {partition: release for partition, release in decoded.items() if release is not None}

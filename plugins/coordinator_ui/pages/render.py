@@ -33,7 +33,7 @@ MOST_IN_LINE = 32
 MOST_IN_GRID = 64
 """Maximum partitions side by side. A larger topic is shown by ranges."""
 LIVE = ("elements", "grid", "tables", "topics", "matrix", "charts", "page")
-"""The parts of the live page's script, in order. Together they are one function."""
+"""The parts of the live page's script, in order. All parts form one function."""
 VENDOR = Path(__file__).parents[1] / "vendor"
 UPLOT = "uPlot-1.6.32"
 """The charting library, part of the package: no page fetches anything from elsewhere."""
