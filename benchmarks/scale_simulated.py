@@ -435,7 +435,11 @@ def markdown(result: Mapping[str, Any]) -> str:
     rows, idling = [], []
     for size, parts in result["runs"].items():
         where = size.replace("x", " × ")
-        rows += [[where, one["what"], *(f"{one[name]:,}" for name in titles)] for one in parts if "moves" in one]
+        rows += [
+            [where, one["what"], *(f"{one[name]:,}" if name in one else "–" for name in titles)]
+            for one in parts
+            if "moves" in one
+        ]
         idling += [
             f"Idle, {where}: {one['watches']:,} watches, {one['reads_a_second']:,} reads and "
             f"{one['bytes_a_second'] / 1e6:.1f} MB a second, {one['bytes_a_second_and_consumer']:,} bytes a second for each consumer."
