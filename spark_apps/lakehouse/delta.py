@@ -13,9 +13,11 @@ compaction, do not disturb. The names behind the digests stand in the commit's `
 
 import hashlib
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -26,12 +28,15 @@ from coordinator_tasks.core.errors import in_one_line
 from coordinator_tasks.core.model import Token
 from spark_apps.delivery import SinkEntry, SinkUnavailable, Writer
 from spark_apps.lakehouse import TableRefused
-from spark_apps.lakehouse.table_sink import Conflict, TableSink, Tokens, described, fitted
+from spark_apps.lakehouse.files import FileWriter, are_files
+from spark_apps.lakehouse.fit import fitted
+from spark_apps.lakehouse.table_sink import Conflict, TableSink, Tokens, described
 
 try:
     from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
     from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
     from deltalake.fs import DeltaStorageHandler
+    from deltalake.transaction import AddAction
 except ImportError as missing:
     raise TableRefused(
         "a sink for Delta Lake needs deltalake, which is not installed here; "
@@ -43,6 +48,7 @@ NO_OFFSET = -1
 UNKNOWN = "another consumer"
 """A holder whose commit is no longer in the log."""
 FORGETS = "delta.setTransactionRetentionDuration"
+MAPPED = "delta.columnMapping.mode"
 READERS = 8
 """Commits of the log that are read at once."""
 
@@ -99,8 +105,9 @@ class _Delta:
         )
         with self._answering():
             try:
-                if rows is None or not rows.num_rows:
-                    table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
+                if rows is None or not rows.num_rows or are_files(rows):
+                    files = [_added(file) for file in rows.to_pylist()] if rows is not None and rows.num_rows else []
+                    table.create_write_transaction(files, "append", table.schema(), commit_properties=properties)
                 else:
                     found = fitted(rows, pa.schema(table.schema()), self.place, self._evolve)
                     mode: Any = "merge" if self._evolve else None
@@ -109,6 +116,19 @@ class _Delta:
                 if self._opened().version() == version:  # nobody came in between: the table refuses such commits
                     raise
                 raise Conflict(in_one_line(str(error))) from error
+
+    def file_writer(self) -> FileWriter:
+        with self._answering():
+            table = self._opened()
+            metadata = table.metadata()
+        for name in metadata.configuration:
+            if name == MAPPED or name.startswith("delta.constraints."):
+                raise TableRefused(
+                    f"{self.place} has the property {name}: let the driver write the rows, without `files`"
+                )
+        if metadata.partition_columns:
+            raise TableRefused(f"{self.place} has partition columns: let the driver write the rows, without `files`")
+        return FileWriter(partial(_create, self._uri, self._options), "", pa.schema(table.schema()), self.place)
 
     def close(self) -> None:
         self._table = self._log = None
@@ -124,11 +144,11 @@ class _Delta:
         except TableNotFoundError:
             if self._schema is None:
                 raise
-            made = DeltaTable.create(
+        with suppress(CommitFailedError):  # another consumer creates the table
+            DeltaTable.create(
                 self._uri, self._schema, mode="ignore", partition_by=self._partition_by, storage_options=self._options
             )
-            made.update_incremental()
-            return made
+        return DeltaTable(self._uri, storage_options=self._options)
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
@@ -215,6 +235,14 @@ class _Log:
                 found = table["txn"].drop_null().to_pylist()
             self._found |= {txn["appId"]: txn["version"] for txn in found if txn is not None}
         self._version = last["version"]
+
+
+def _create(uri: str, options: dict[str, str], path: str) -> Any:
+    return pyarrow.fs.PyFileSystem(DeltaStorageHandler(uri, options)).open_output_stream(path)
+
+
+def _added(file: Mapping[str, Any]) -> Any:
+    return AddAction(file["file"], file["size"], {}, int(time.time() * 1000), True, file["statistics"])
 
 
 def _checkpoint_files(last: Mapping[str, Any]) -> list[str]:

@@ -18,7 +18,9 @@ from coordinator_tasks.core.errors import in_one_line
 from coordinator_tasks.core.model import Token
 from spark_apps.delivery import SinkEntry, SinkUnavailable, Writer
 from spark_apps.lakehouse import TableRefused
-from spark_apps.lakehouse.table_sink import Conflict, TableSink, Tokens, described, fitted
+from spark_apps.lakehouse.files import FileWriter, are_files
+from spark_apps.lakehouse.fit import fitted
+from spark_apps.lakehouse.table_sink import Conflict, TableSink, Tokens, described
 
 try:
     from pyiceberg.catalog import Catalog, load_catalog
@@ -31,6 +33,7 @@ try:
         ValidationError,
         ValidationException,
     )
+    from pyiceberg.io import FileIO
     from pyiceberg.io.pyarrow import _dataframe_to_data_files
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table, TableProperties, Transaction
@@ -105,11 +108,24 @@ class _Iceberg:
         with self._answering(), table.transaction() as transaction:
             transaction.set_properties(properties)
             summary = {SUMMARY: json.dumps(described(writer, entries))}
+            if rows is not None and rows.num_rows and are_files(rows):
+                transaction.add_files(rows["file"].to_pylist(), summary, check_duplicate_files=False)
+                return
             files = self._files(transaction, rows) if rows is not None and rows.num_rows else []
             with transaction.update_snapshot(snapshot_properties=summary).fast_append() as snapshot:
                 for file in files:
                     snapshot.append_data_file(file)
         self._data = None
+
+    def file_writer(self) -> FileWriter:
+        table = self._table
+        if table is None:
+            with self._answering():
+                table = self._opened(self._load())
+        folder = f"{table.location()}/data/"
+        schema = table.schema().as_arrow()
+        plain = pa.schema([field.remove_metadata() for field in schema])  # `add_files` refuses ids of fields
+        return FileWriter(partial(_create, table.io), folder, plain, self.place)
 
     def close(self) -> None:
         if self._catalog is not None:
@@ -166,6 +182,10 @@ class _Iceberg:
             raise TableRefused(f"{self.place} cannot be read or written: {in_one_line(str(error))}") from error
         except _AWAY as error:
             raise SinkUnavailable(f"{self.place} does not answer: {in_one_line(str(error))}") from error
+
+
+def _create(io: FileIO, path: str) -> Any:
+    return io.new_output(path).create()
 
 
 def _layout(metadata: TableMetadata) -> tuple[Any, ...]:

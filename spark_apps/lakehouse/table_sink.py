@@ -9,14 +9,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from coordinator_tasks.core.model import Token
 from spark_apps.delivery import SinkEntry, SinkStep, SinkUnavailable, Writer
 from spark_apps.delivery.positions import Stored, check_rows, left_out, taken, without
-from spark_apps.lakehouse import TableRefused
+from spark_apps.lakehouse.files import SPARK_SCHEMA, FileWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 CLAIM_WAIT_S = 0.9
 """Seconds that a claim's caller waits; a slower claim goes on, and the repeated call gets its result."""
@@ -42,6 +45,9 @@ class Table(Protocol):
 
         Raises `Conflict` if one of these entries may have changed since `read`.
         """
+
+    def file_writer(self) -> FileWriter:
+        """Return the writer of an executor's files, for the table's present columns."""
 
     def close(self) -> None:
         """End the connections; the next `read` makes new ones."""
@@ -91,6 +97,10 @@ class TableSink:
             return refused
 
         return _repeated(batch, place)
+
+    def files(self, batch: "DataFrame") -> "DataFrame":
+        """Let executors write the rows: for `each_batch` of `ExactlyOnce`. Only names of files come to the driver."""
+        return batch.mapInArrow(self._written.file_writer(), SPARK_SCHEMA)
 
     def close(self) -> None:
         """End the connections."""
@@ -163,39 +173,3 @@ def described(writer: Writer, entries: Mapping[int, SinkEntry]) -> dict[str, Any
             for partition, entry in entries.items()
         },
     }
-
-
-def fitted(rows: pa.Table, schema: pa.Schema, place: str, evolve: bool) -> pa.Table:
-    """Return the rows with the table's columns, values unchanged; raises `TableRefused`.
-
-    The column `partition` is left out if the table has none. `evolve`: further columns stay, for the format to add.
-    """
-    further = [name for name in rows.column_names if name not in schema.names and name != "partition"]
-    if further and not evolve:
-        raise TableRefused(
-            f"{place} has no column {further[0]!r}; add the column to the table, leave it out of the rows, or let the sink "
-            "add it: evolve=True"
-        )
-    columns = {field.name: _column(rows, field, place) for field in schema}
-    return pa.table(columns | {name: rows[name] for name in further})
-
-
-def _column(rows: pa.Table, field: pa.Field, place: str) -> pa.ChunkedArray | pa.Array:
-    if field.name not in rows.column_names:
-        if not field.nullable:
-            raise TableRefused(
-                f"{place} needs column {field.name!r}, and the rows have none; add the column to the rows"
-            )
-        return pa.nulls(rows.num_rows, field.type)
-    column = rows[field.name]
-    if not field.nullable and column.null_count:
-        raise TableRefused(
-            f"column {field.name!r} of {place} takes no nulls, and the rows have nulls; correct the pipeline"
-        )
-    try:
-        return column.cast(field.type)
-    except pa.ArrowException as error:
-        raise TableRefused(
-            f"column {field.name!r} of {place} is of type {field.type}, and a value of the rows ({column.type}) does not "
-            f"fit: {error}; convert the value in the pipeline, or give the column another type"
-        ) from error

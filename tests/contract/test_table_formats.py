@@ -47,6 +47,15 @@ def test_a_delta_table_that_deletes_positions_is_refused(tmp_path: Path) -> None
         patient_claim(DeltaSink(str(tmp_path / "texts")), WRITER, {0: OLD})
 
 
+def test_executors_write_no_files_for_a_delta_table_that_needs_more(tmp_path: Path) -> None:
+    DeltaTable.create(str(tmp_path / "parted"), SCHEMA, partition_by=["topic"])
+    with pytest.raises(TableRefused, match="has partition columns: let the driver write the rows"):
+        DeltaSink(str(tmp_path / "parted"))._written.file_writer()
+    DeltaTable.create(str(tmp_path / "checked"), SCHEMA).alter.add_constraint({"few": "offset < 9"})
+    with pytest.raises(TableRefused, match=r"has the property delta.constraints.few: let the driver write the rows"):
+        DeltaSink(str(tmp_path / "checked"))._written.file_writer()
+
+
 def test_an_iceberg_table_of_a_newer_format_is_refused(tmp_path: Path) -> None:
     patient_claim(table_sink("iceberg", tmp_path), WRITER, {0: OLD})
     for file in tmp_path.rglob("*.metadata.json"):

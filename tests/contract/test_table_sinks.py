@@ -1,6 +1,7 @@
 """Sinks on tables of a lakehouse: deaths at each point of a commit, other writers, and tables that change."""
 
 import os
+import pickle
 import random
 import signal
 import subprocess
@@ -70,6 +71,16 @@ def test_consumers_that_write_at_once_keep_each_row_once(bench: TableBench) -> N
         list(pool.map(consume, range(4)))
     rows = bench.table().to_pylist()
     assert sorted((row["partition"], row["offset"]) for row in rows) == [(p, o) for p in range(4) for o in range(40)]
+
+
+def test_consumers_that_begin_at_once_create_the_table_once(bench: TableBench) -> None:
+    def begin(partition: int) -> None:
+        sink = table_sink(bench.kind, bench.folder / "new")
+        assert patient_claim(sink, WRITER, {partition: OLD}) == {partition: SinkEntry(OLD, "a", None)}
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(begin, range(6)))
+    assert bench.table("new").num_rows == 0
 
 
 def test_a_claim_between_a_batchs_read_and_its_commit_refuses_the_batch(bench: TableBench) -> None:
@@ -153,6 +164,41 @@ def test_a_table_without_the_column_partition_gets_the_other_columns(bench: Tabl
     assert sink.write(bench.writer("a"), steps, rows_of(bench.writer("a"), steps)) == {}
     found = bench.table("narrow")
     assert (found.column_names, found.num_rows) == (names, 2)
+
+
+def written_files(bench: TableBench, name: str, rows: pa.Table) -> pa.Table:
+    """The names of the files that an executor has written."""
+    writer = pickle.loads(pickle.dumps(bench.sinks[name]._written.file_writer()))
+    return pa.Table.from_batches(list(writer(iter(rows.to_batches(max_chunksize=4)))))
+
+
+def test_files_of_executors_are_committed_without_the_partitions_under_another_token(bench: TableBench) -> None:
+    bench.claim("a", OLD, 0, 1)
+    writer, steps = bench.writer("a"), {0: SinkStep(OLD, 0, 10), 1: SinkStep(OLD, 0, 10)}
+    files = written_files(bench, "a", rows_of(writer, steps))
+    assert (files["partition"].to_pylist(), bench.table().num_rows) == ([0, 1], 0)
+    bench.claim("b", NEW, 1)
+    assert bench.sinks["a"].write(writer, steps, files).keys() == {1}
+    assert (bench.offsets(0), bench.offsets(1)) == (list(range(10)), [])
+    assert bench.claim("b", NEW, 0)[0].offset == 10
+    again = {0: SinkStep(OLD, 10, 12)}
+    assert bench.sinks["a"].write(writer, again, written_files(bench, "a", rows_of(writer, again))).keys() == {0}
+    none = {0: SinkStep(NEW, 10, 12)}
+    nothing = written_files(bench, "b", rows_of(writer, {}))
+    assert bench.sinks["b"].write(bench.writer("b"), none, nothing) == {}
+    assert bench.table()["text"].to_pylist() == [f"a{offset}" for offset in range(10)]
+    assert bench.table()["offset"].to_pylist() == list(range(10))
+
+
+def test_other_programs_may_compact_files_of_executors(bench: TableBench) -> None:
+    bench.claim("a", OLD)
+    for start in (0, 5):
+        steps = {0: SinkStep(OLD, start, start + 5)}
+        files = written_files(bench, "a", rows_of(bench.writer("a"), steps))
+        assert bench.sinks["a"].write(bench.writer("a"), steps, files) == {}
+    bench.compact()
+    assert bench.write("a", OLD, 10, 12) == {}
+    assert bench.offsets() == list(range(12))
 
 
 def test_time_travel_leads_to_the_rows_before_a_rebalance(bench: TableBench) -> None:
