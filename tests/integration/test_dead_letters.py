@@ -174,16 +174,12 @@ def test_beyond_the_bound_that_partition_alone_stops_until_an_operator_skips(sta
 
 def test_a_topic_takes_dead_letters_with_the_headers_of_kafka_connect_and_a_missing_one_is_told(stage: Stage) -> None:
     dead = f"dead-{stage.site.topic}"
+    log = stage.start("build", "--set", f"onErrorTopic={dead}").log
+    told = f"DeadLettersRefused: topic {dead} for dead letters is not in Kafka; create the topic"
+    wait_for(lambda: told in log.read_text(), "the missing topic is told", START_S)
+    stage.site.admin.create_topic(dead, 1)
     stage.start("build", "--set", f"onErrorTopic={dead}")
     stage.produce(0, *numbers(100, {50: "table"}))
-
-    def said() -> bool:
-        found = stage.site.status("a").topics.get(stage.site.topic)
-        told = f"topic {dead} for dead letters is not in Kafka; create the topic"
-        return found is not None and any(told in report for report in found.reports)
-
-    wait_for(said, "the missing topic is told", START_S)
-    stage.site.admin.create_topic(dead, 1)
     stage.passes(0)
     reader = Consumer({"bootstrap.servers": stage.site.kafka, "group.id": "g", "auto.offset.reset": "earliest"})
     reader.assign([TopicPartition(dead, 0, 0)])
