@@ -149,7 +149,7 @@ def test_the_loop_prunes_history(site: Site, monkeypatch: pytest.MonkeyPatch, ca
         site.zk.transact([Create(f"{site.paths.history('orders')}/", b"{}", sequence=True)])
     stop, keeping, calls = threading.Event(), history.prune, list[int]()
 
-    def prune(c: Coordinator, topic: str) -> int:
+    def prune(c: Coordinator, topic: str, _keep: int) -> int:
         calls.append(keeping(c, topic, keep=5))
         if len(calls) == 2:
             stop.set()
