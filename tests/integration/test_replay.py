@@ -19,7 +19,7 @@ from spark_apps.spark import session
 from spark_apps.state.stateful import stateful_sink
 from tests.integration import stateful_pipeline
 from tests.integration.spark_submit import JAVA_OPTIONS
-from tests.letters_bench import letter
+from tests.letters_bench import TOKEN, letter
 from tests.postgres_server import sink_url
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -82,7 +82,9 @@ class Stage:
             for name in ("replayed", table.TABLE, "consumer_positions", "consumer_state", stateful_pipeline.TABLE):
                 cursor.execute(f"DROP TABLE IF EXISTS {name}")
             TEXTS.prepare(cursor)
-        DatabaseSink(Database(url), TEXTS.prepare, lambda *_: None).claim(Writer("main", TOPIC, "id-1", "a"), {}, {})
+        DatabaseSink(Database(url), TEXTS.prepare, lambda *_: None).claim(
+            Writer("main", TOPIC, "id-1", "a"), {0: TOKEN, 1: TOKEN}, {}
+        )
 
     def put(self, *values: bytes) -> list[Letter]:
         letters = [
@@ -153,7 +155,7 @@ def test_letters_reach_the_state_of_their_keys(spark: SparkSession, stage: Stage
     settings = {"database": stage.url, "die": str(tmp_path / "die")}
     letters = stage.put(*[b"x"] * 6)
     sink = stateful_sink(stateful_pipeline.build(replay_frame(spark), settings))
-    sink.claim(Writer("main", TOPIC, "id-1", "a"), {}, {})
+    sink.claim(Writer("main", TOPIC, "id-1", "a"), {0: TOKEN, 1: TOKEN}, {})
     counts = replay.Replay(spark, TOPIC, stateful_pipeline.build, settings).run(letters)
     assert (counts.passed, counts.failed, stage.letters()) == (6, 0, [])
     with Database(stage.url).transaction() as cursor:
