@@ -1,7 +1,6 @@
 """How far a group is behind, in seconds and as one of Burrow's states.
 
-Rules: https:
-github.com/linkedin/Burrow/wiki/Consumer-Lag-Evaluation-Rules, in the order of Burrow 1.9. Two of its settings are fixed
+Rules: https://github.com/linkedin/Burrow/wiki/Consumer-Lag-Evaluation-Rules, in the order of Burrow 1.9. Two of its settings are fixed
 here: a partition is judged by a full window only, and STOP needs a silence as long as a window. So the first samples
 raise no alarm.
 """
