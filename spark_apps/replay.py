@@ -164,7 +164,7 @@ class Replay:
         )
         with self.database.transaction() as cursor:
             if table.delete(cursor, [letter.place]):
-                table.put(cursor, [failed])
+                table.put_letters(cursor, [failed])
         print(f"partition {letter.place.partition}, offset {letter.place.offset} failed again: {kind}: {text[:200]}")
 
 

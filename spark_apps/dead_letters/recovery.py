@@ -164,7 +164,7 @@ class Recovery:
             self._send(letters)
         elif letters:
             table.prepare(cursor)
-            table.put(cursor, letters)
+            table.put_letters(cursor, letters)
 
     def without_problems(self, rows: pa.Table, steps: Steps, bad: Bad) -> pa.Table:
         """Return the rows of records without a problem, without the column of problems; the other records become bad."""
@@ -203,7 +203,7 @@ class Recovery:
         elif letters and self._database is not None:
             with self._database.transaction() as cursor:
                 table.prepare(cursor)
-                table.put(cursor, letters)
+                table.put_letters(cursor, letters)
 
     # Every delivery --------------------------------------------------------------------------------------------------
 

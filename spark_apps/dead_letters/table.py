@@ -42,7 +42,7 @@ def prepare(cursor: Cursor) -> None:
         cursor.execute(_CREATE)
 
 
-def put(cursor: Cursor, letters: Iterable[Letter]) -> None:
+def put_letters(cursor: Cursor, letters: Iterable[Letter]) -> None:
     """Store letters in place of those of the same records."""
     cursor.replace(TABLE, COLUMNS, KEY_COLUMNS, [_row(letter) for letter in letters])
 

@@ -86,14 +86,14 @@ def test_rows_and_letters_together_are_the_log_and_each_record_comes_once(url: s
 
 def test_a_failure_after_the_dead_letters_leaves_neither_rows_nor_letters_nor_positions(stage: Stage) -> None:
     stage.claim(0)
-    original = table.put
+    original = table.put_letters
 
     def put(cursor: Any, letters: Any) -> None:
         original(cursor, letters)
         raise ZeroDivisionError
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table, "put", put)
+        patch.setattr(table, "put_letters", put)
         with pytest.raises(ZeroDivisionError):
             stage.write({(0, 0): 1, (0, 1): BAD, (0, 2): 1})
     assert (stage.stored(), stage.places(), stage.position()) == ([], [], None)

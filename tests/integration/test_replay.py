@@ -92,7 +92,7 @@ class Stage:
         ]
         with Database(self.url).transaction() as cursor:
             table.prepare(cursor)
-            table.put(cursor, letters)
+            table.put_letters(cursor, letters)
         return self.letters()
 
     def letters(self) -> list[Letter]:

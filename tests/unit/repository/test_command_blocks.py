@@ -136,7 +136,7 @@ def shop_with_a_dead_letter(folder: Path) -> str:
     url = f"sqlite:///{folder}/shop.sqlite"
     with Database(url).transaction() as cursor:
         table.prepare(cursor)
-        table.put(cursor, [letter("orders", 3, 1207)])
+        table.put_letters(cursor, [letter("orders", 3, 1207)])
     return url
 
 

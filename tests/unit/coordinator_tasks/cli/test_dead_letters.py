@@ -19,7 +19,7 @@ def url(tmp_path: Path) -> str:
     database = Database(made)
     with database.transaction() as cursor:
         table.prepare(cursor)
-        table.put(cursor, [letter("orders", 0, offset) for offset in (3, 7)] + [letter("clicks", 1, 5)])
+        table.put_letters(cursor, [letter("orders", 0, offset) for offset in (3, 7)] + [letter("clicks", 1, 5)])
     database.close()
     return made
 
