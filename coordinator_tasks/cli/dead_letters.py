@@ -59,6 +59,7 @@ def show(
     topic: Topic,
     partition: Annotated[int, typer.Argument(min=0, help="The record's partition.", show_default=False)],
     offset: Annotated[int, typer.Argument(min=0, help="The record's offset.", show_default=False)],
+    how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
     """Show a dead letter: the record, the whole error, and where it happened."""
@@ -70,7 +71,7 @@ def show(
             f"there is no dead letter of topic {topic!r}, partition {partition}, offset {offset}; `dead-letters list` shows all"
         )
     plain = [_plain(letter) for letter in found]
-    listed(plain, how_of(Format.TABLE, json), lambda _: "\n\n".join(_one(one) for one in plain))
+    listed(plain, how_of(how, json), lambda _: "\n\n".join(_one(one) for one in plain), lambda _: _rows(found))
 
 
 @commands.command()
@@ -84,6 +85,8 @@ def drop(
     execute: Annotated[
         bool, typer.Option("--execute", help="Make the change; the default only shows the change.")
     ] = False,
+    how: Output = Format.TABLE,
+    json: Json = False,
 ) -> None:
     """Delete dead letters for good: nothing processes their records any more."""
     if offset is not None and partition is None:
@@ -93,7 +96,8 @@ def drop(
         number = 0 if cursor is None else table.count(cursor, topic=topic, **numbers)
         if cursor is not None and execute:
             table.drop(cursor, topic=topic, **numbers)
-    print(f"{counted(number, 'dead letter')} {'dropped' if execute else 'would be dropped'}")
+    said = f"{counted(number, 'dead letter')} {'dropped' if execute else 'would be dropped'}"
+    listed({"dead_letters": number, "dropped": execute}, how_of(how, json), lambda _: said)
     if not execute:
         say_how_to_execute()
 

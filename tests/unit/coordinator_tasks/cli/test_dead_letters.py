@@ -45,6 +45,9 @@ def test_one_is_shown_whole_and_harmless(run: Run, url: str) -> None:
     assert "header empty -" in out
     (found,) = json.loads(run("dead-letters", "show", url, "orders", "0", "7", "--json")[1])
     assert (found["offset"], found["headers"], found["release"]) == (7, [["trace", "1"], ["empty", None]], "1.2.3")
+    assert (
+        run("dead-letters", "show", url, "orders", "0", "7", "-o", "csv")[1].splitlines()[1].startswith("orders,0,7,")
+    )
     code, _, err = run("dead-letters", "show", url, "orders", "0", "8")
     assert (code, "there is no dead letter of topic 'orders', partition 0, offset 8" in err) == (2, True)
 
@@ -53,6 +56,8 @@ def test_nothing_is_dropped_without_execute(run: Run, url: str) -> None:
     code, out, err = run("dead-letters", "drop", url, "--topic", "orders", "--partition", "0", "--offset", "3")
     assert (code, out.strip()) == (0, "1 dead letter would be dropped")
     assert "add --execute" in err
+    said = json.loads(run("dead-letters", "drop", url, "--topic", "orders", "--json")[1])
+    assert said == {"dead_letters": 2, "dropped": False}
     assert run("dead-letters", "drop", url, "--topic", "orders", "--execute")[1].strip() == "2 dead letters dropped"
     assert [one["topic"] for one in json.loads(run("dead-letters", "list", url, "--json")[1])] == ["clicks"]
     code, _, err = run("dead-letters", "drop", url, "--topic", "orders", "--offset", "3")
