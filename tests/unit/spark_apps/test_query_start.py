@@ -25,6 +25,7 @@ from spark_apps.spark import progress, source, topic_query
 from spark_apps.spark.topic_query import START_ATTEMPTS, TopicQuery
 from spark_apps.spark.warm_up import SLOW_START
 
+STREAM = SimpleNamespace(schema=None)
 SITE = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
 
 
@@ -530,9 +531,9 @@ def query_of(operator: str, monkeypatch: pytest.MonkeyPatch, **how: Any) -> dict
         told["built"] = (stream, settings)
         return Writer(told, operator)
 
-    def load(_: object, **options: str) -> str:
+    def load(_: object, **options: str) -> object:
         told["options"] = options
-        return "the stream"
+        return STREAM
 
     monkeypatch.setattr(source, "load", load)
     monkeypatch.setattr(outputs, "check_writer", lambda _: None)
@@ -551,7 +552,7 @@ def test_a_query_carries_the_topics_name_and_its_holder_knows_delivery_and_liste
     assert query_of("Project", monkeypatch) == {
         "tag": "orders",
         "options": {"includeAssignment": "true", "failOnDataLoss": "false", "subscribe": "orders"},
-        "built": ("the stream", {"database": "d"}),
+        "built": (STREAM, {"database": "d"}),
         "agreed": (Delivery.AT_LEAST_ONCE, None, HOOKS),
         "checkpointLocation": "orders/1",
         "name": "orders",

@@ -262,7 +262,7 @@ def test_in_shadow_mode_the_same_is_said_each_time_and_kept_once() -> None:
     [
         ({"least": 5, "most": 4}, "cannot grow from 5 to 4 consumers"),
         ({"least": 0}, "cannot grow from 0 to 10"),
-        ({"most": 1_001}, "cannot grow from 1 to 1001"),
+        ({"most": 10_001}, "cannot grow from 1 to 10001"),
         ({"spare": 10}, "10 warm spares do not fit into 10 consumers"),
         ({"utilisation": 0.0}, "a utilisation of 0 cannot be"),
         ({"utilisation": 1.1}, "a utilisation of 1.1 cannot be"),
