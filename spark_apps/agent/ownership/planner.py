@@ -92,8 +92,9 @@ class BatchPlanner:
         piece = piece_size(ranges, pacing.min_partitions, pacing.max_records_per_task)
         batch = start.following(ranges, pacing.parallelism, piece)
         self.ownership.batches.hand_out(batch.batch, tuple(batch.ranges.values()))
-        self._last, self._planned_at, self._was_alone = batch, now, alone
-        self._next_at, self._latest_at = now + pacing.batch_interval_s, now + pacing.max_delay_s
+        self._last, self._planned_at, self._next_at = batch, now, now + pacing.batch_interval_s
+        if due:
+            self._was_alone, self._latest_at = alone, now + pacing.max_delay_s
         return self._confirmed(batch)
 
     def _cover(self, batch: int) -> None:

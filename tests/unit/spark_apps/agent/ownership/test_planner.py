@@ -241,7 +241,7 @@ def test_an_idle_partition_gets_an_empty_range_once_in_each_idle_time(stage: Sta
 
 
 def test_an_idle_partition_does_not_pull_waiting_records_into_a_batch(stage: Stage) -> None:
-    planner = planner_of(stage, batch_interval_s=0.0, min_offsets=50)
+    planner = planner_of(stage, batch_interval_s=0.0, min_offsets=50, max_delay_s=50.0)
     stage.ownership.agree(Terms(idle_s=30.0))
     stage.own(0, 1)
     first = planner.offer(BatchOffset("t"))
@@ -252,3 +252,8 @@ def test_an_idle_partition_does_not_pull_waiting_records_into_a_batch(stage: Sta
     idle = planner.offer(first)
     assert idle is not None
     assert [(one.partition, one.size) for one in idle.ranges.values()] == [(0, 0)]
+    assert planner.offer(idle) is None
+    stage.wait(20.0)
+    late = planner.offer(idle)
+    assert late is not None, "an empty range does not put off the longest delay"
+    assert [(one.partition, one.size) for one in late.ranges.values()] == [(1, 5)]
