@@ -47,6 +47,8 @@ _GONE = frozenset(
         *(ER.SERVER_SHUTDOWN, ER.CON_COUNT_ERROR, ER.NEW_ABORTING_CONNECTION),
     }
 )
+_OF_ROW = frozenset({1292, 1366, 3819, 4025})
+"""Codes of refused values and failed checks for which pymysql has no class of their own."""
 
 
 class _Connection(pymysql.connections.Connection):  # type: ignore[misc]
@@ -122,10 +124,6 @@ def _typed(statement: str) -> str:
         return f"{quote}{name}{quote} {mine}"
 
     return _COLUMN.sub(typed, statement)
-
-
-_OF_ROW = {1292, 1366, 3819, 4025}
-"""Values that MySQL refuses, and checks of a table, that pymysql gives no kind of their own."""
 
 
 class MySQL(Dialect):
