@@ -40,7 +40,7 @@ from spark_apps.agent.process.consumer_process import (
 from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.arguments import add_consumer_arguments, consumer_settings, set_up_logs
 from spark_apps.dead_letters import DeadLettersRefused, OnError
-from spark_apps.dead_letters.halving import Spans
+from spark_apps.dead_letters.halving import Spans, inside
 from spark_apps.dead_letters.recovery import Bad, Recovery, Site
 from spark_apps.delivery import Delivery, TransactionalSink
 from spark_apps.delivery.database_sink import DatabaseSink
@@ -399,10 +399,8 @@ class PlainTopics(TopicReaders[PlainTopic]):
         try:
             recovery = self._recovery(runner) if self._output.on_error.recovers else None
             self._topics[topic] = PlainTopic(runner, node, self._process.settings.site.kafka, self._output, recovery)
-        except (
-            BadSettings,
-            DeadLettersRefused,
-        ) as error:  # this topic is unreadable here: the consumer leaves with the reason
+        # This topic is unreadable here: the consumer leaves with the reason.
+        except (BadSettings, DeadLettersRefused) as error:
             runner.close()
             self._refused = f"topic {topic}: {error}"
             return self._refused
@@ -452,12 +450,8 @@ class PlainConsumer:
 
 
 def _within(records: Sequence[Record], spans: Spans) -> list[Record]:
-    by_partition = {span.partition: span for span in spans}
-    return [
-        (one, message)
-        for one, message in records
-        if (span := by_partition.get(one.partition)) is not None and span.start <= (message.offset() or 0) < span.end
-    ]
+    is_inside = inside(spans)
+    return [(one, message) for one, message in records if is_inside(one.partition, message.offset() or 0)]
 
 
 def _table(topic: str, records: Sequence[Record]) -> pa.Table:

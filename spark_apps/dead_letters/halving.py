@@ -20,6 +20,17 @@ def size_of(spans: Spans) -> int:
     return sum(span.end - span.start for span in spans)
 
 
+def inside(spans: Spans) -> Callable[[int, int], bool]:
+    """Return the check whether partition and offset are in the spans, of which each partition has one at most."""
+    by_partition = {span.partition: span for span in spans}
+
+    def is_inside(partition: int, offset: int) -> bool:
+        span = by_partition.get(partition)
+        return span is not None and span.start <= offset < span.end
+
+    return is_inside
+
+
 def halves(spans: Spans) -> tuple[list[Span], list[Span]]:
     """Return the first and the second half of at least two offsets."""
     first, left = [], size_of(spans) // 2

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from coordinator_tasks.core.model import KafkaRecord
 from spark_apps.dead_letters import Stage
-from spark_apps.dead_letters.halving import Spans, apart, size_of
+from spark_apps.dead_letters.halving import Spans, apart, inside, size_of
 from spark_apps.dead_letters.recovery import Bad, Records, Recovery, Steps, spans_of
 from spark_apps.delivery.database import blames_record
 from spark_apps.pipelines import Output
@@ -88,14 +88,11 @@ def found_in(
         raise error from None
 
     def attempt_some(some: Spans) -> None:
-        part = {place: record for place, record in records.items() if _is_in(place, some)}
+        is_inside = inside(some)
+        part = {place: record for place, record in records.items() if is_inside(*place)}
         if part:
             attempt(rerun.over(spark, part, epochs))
 
     apart(spans, attempt_some, blames_record, partial(recovery.found, steps, bad, Stage.PIPELINE), fails=True)
     good = {place: record for place, record in records.items() if place not in bad.records}
     return bad, rerun.over(spark, good, epochs)
-
-
-def _is_in(place: tuple[int, int], spans: Spans) -> bool:
-    return any(span.partition == place[0] and span.start <= place[1] < span.end for span in spans)
