@@ -1,4 +1,4 @@
-"""Names of this machine's processes. A consumer uses them to know that the former process of its id has ended.
+"""Names of this machine's processes. By such a name a consumer knows that the former process of its id has ended.
 
 A name is the process's PID namespace and the process id there. A process has ended when no process has this id. A
 stopped process or a zombie still has the id, and a new process with the same id counts as the old process. So `is_gone`

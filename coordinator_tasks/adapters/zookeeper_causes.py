@@ -26,7 +26,7 @@ class Cause:
 
 
 class Causes:
-    """The last cause of each server, by host and port. One thread writes, others read."""
+    """The last cause of each server, by host and port. One thread writes the causes, and other threads read them."""
 
     def __init__(self, access: ZooKeeperAccess) -> None:
         self._access = access

@@ -72,7 +72,7 @@ def options(
         bool, typer.Option("--version", help="Show the release.", callback=version.print_release, is_eager=True)
     ] = False,
 ) -> None:
-    """Who reads which Kafka partition: look at it, plan it, change it."""
+    """Show, plan and change which consumer reads which Kafka partition."""
 
 
 def main(arguments: Sequence[str] | None = None, opener: Opener | None = None) -> NoReturn:

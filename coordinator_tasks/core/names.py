@@ -38,7 +38,7 @@ COMMANDS: Mapping[str, str] = {"import_offsets": "offsets reset", "undo_offsets"
 """Stored name of an action → its command, if the command is not just the name with dashes."""
 
 SECRET_WORDS = ("password", "secret", "jaas", "token", "key.pem", "keystore.key", "credential")
-"""A setting with one of these words in its name has a secret value."""
+"""A setting whose name contains such a word has a secret value."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -8,9 +8,9 @@ topics to their subscribers. `own[member, topic]` of them would be no move.
    M-convex sets", 2022; for one partition per topic see Harvey, Ladner, Lovász and Tamir, "Semi-matchings", 2006).
    `level` walks such paths until none is left.
 2. Moves. Among flows with these loads, a flow has the fewest moves if and only if the residual graph has no cycle of
-   negative cost. A hand-over costs 1 if the giver loses a partition of its own and -1 if the taker gets one back, and
-   two members whose loads differ by one may exchange their loads (minimum-cost flow with convex costs). `cheapen`
-   cancels such cycles, found by Bellman-Ford, until none is left.
+   negative cost. A hand-over costs 1 if the giver loses a partition that the giver owned before, and -1 if the taker
+   regains a partition. Two members whose loads differ by 1 may exchange their loads (minimum-cost flow with convex costs).
+   `cheapen` finds such cycles by Bellman-Ford, and cancels them until no cycle is left.
 
 Both start from the present assignment, so a small change costs little.
 """
