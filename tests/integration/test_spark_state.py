@@ -86,7 +86,7 @@ def test_totals_agree_with_the_log_after_hand_offs_and_a_death_inside_the_transa
         site.hand_off({0: taker})
         stage.produce(100)
         stage.counts_all(f"{taker} counts on from the state of the former owner")
-        assert site.runs(taker)[0]
+        wait_for(lambda taker=taker: site.runs(taker).get(0), f"{taker} runs the partition", START_S)
         site.assign({0: taker, 1: "a"})
         stage.produce(100)
         stage.counts_all(f"both count on after {taker} has taken the partition")
