@@ -10,8 +10,9 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T  # noqa: N812 (its usual name)
@@ -23,7 +24,7 @@ from coordinator_tasks.core.text.name_values import name_values
 from coordinator_tasks.core.text.partition_text import counted
 from coordinator_tasks.java import find_java
 from coordinator_tasks.wiring import settings_from_environment
-from spark_apps.dead_letters import Letter, table
+from spark_apps.dead_letters import Letter, LetterPlace, table
 from spark_apps.dead_letters.recovery import shown_error
 from spark_apps.delivery import SinkStep, Writer
 from spark_apps.delivery.database import Cursor, Database
@@ -35,7 +36,8 @@ from spark_apps.pipelines.outputs import rows_of
 from spark_apps.spark import session
 from spark_apps.state.stateful import Stateful, stateful_sink
 
-MAX_LETTERS = 10_000
+PAGE = 1_000
+"""Letters that are replayed at once."""
 FAILED_EXIT, REFUSED_EXIT = 1, 2
 REPLAYING = "replay"
 """Name in the place of a consumer's."""
@@ -209,22 +211,41 @@ def _replay(given: argparse.Namespace) -> Counts:
     try:
         for topic, build in pipelines.items():
             replayed = Replay(spark, topic, build, settings)
-            with replayed.database.transaction() as cursor:
-                where = {"cluster": given.cluster, "topic": topic, **numbers}
-                letters = table.find(cursor, MAX_LETTERS, **where) if cursor.has_table(table.TABLE) else []
-            for topic_id in dict.fromkeys(letter.place.topic_id for letter in letters):
-                counts = replayed.run([one for one in letters if one.place.topic_id == topic_id and one.is_whole])
-                total.passed += counts.passed
-                total.failed += counts.failed
-            for letter in letters:
-                if not letter.is_whole:
-                    total.failed += 1
-                    print(
-                        f"partition {letter.place.partition}, offset {letter.place.offset} has no content: {letter.error[-80:]}"
-                    )
+            for page in pages_of(replayed.database, {"cluster": given.cluster, "topic": topic, **numbers}):
+                _replay_page(replayed, page, total)
     finally:
         spark.stop()
     return total
+
+
+def pages_of(database: Database, where: Mapping[str, Any]) -> Iterator[table.Page]:
+    """Yield all dead letters; a letter that fails again does not come a second time."""
+    after: LetterPlace | None = None
+    while True:
+        with database.transaction() as cursor:
+            if not cursor.has_table(table.TABLE):
+                return
+            page = table.find(cursor, PAGE, after, **where)
+        yield page
+        after = page.last
+        if after is None:
+            return
+
+
+def _replay_page(replayed: Replay, page: table.Page, total: Counts) -> None:
+    for topic_id in dict.fromkeys(letter.place.topic_id for letter in page.letters):
+        counts = replayed.run([one for one in page.letters if one.place.topic_id == topic_id and one.is_whole])
+        total.passed += counts.passed
+        total.failed += counts.failed
+    for letter in page.letters:
+        if not letter.is_whole:
+            total.failed += 1
+            print(
+                f"partition {letter.place.partition}, offset {letter.place.offset} has no content: {letter.error[-80:]}"
+            )
+    for error in page.unreadable:
+        total.failed += 1
+        print(f"{error} [{error.code}]: {error.remedy}")
 
 
 if __name__ == "__main__":

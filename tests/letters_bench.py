@@ -94,7 +94,12 @@ class Stage:
 
     def letters(self) -> list[Letter]:
         with Database(self.url).transaction() as cursor:
-            return table.find(cursor, 1_000_000, cluster=self.cluster) if cursor.has_table(table.TABLE) else []
+            if not cursor.has_table(table.TABLE):
+                return []
+            page = table.find(cursor, 1_000_000, cluster=self.cluster)
+        if page.unreadable:
+            raise page.unreadable[0]
+        return page.letters
 
     def places(self) -> list[Place]:
         return [(letter.place.partition, letter.place.offset) for letter in self.letters()]

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from coordinator_tasks.cli.base import Format, Json, Output, given_settings, how
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.text.partition_text import counted, cut
 from coordinator_tasks.fleet_values import SQLITE
+from coordinator_tasks.logs import say_error
 from coordinator_tasks.tables import NOBODY, Table
 from spark_apps.dead_letters import Letter, table
 from spark_apps.delivery.database import Cursor, Database, first_line
@@ -46,7 +47,7 @@ def list_letters(
 ) -> None:
     """List dead letters, by topic, partition and offset."""
     with _letters_of(database) as cursor:
-        found = [] if cursor is None else table.find(cursor, limit, **_where(topic))
+        found = [] if cursor is None else _first(cursor, limit, _where(topic))
         every = 0 if cursor is None else table.count(cursor, **_where(topic))
     listed(
         [_plain(letter) for letter in found], how_of(how, json), lambda _: _text(found, every), lambda _: _rows(found)
@@ -65,7 +66,7 @@ def show(
     """Show a dead letter: the record, the whole error, and where it happened."""
     with _letters_of(database) as cursor:
         where = {"topic": topic, "partition": partition, "offset": offset}
-        found = [] if cursor is None else table.find(cursor, MAX_LETTERS, **where)
+        found = [] if cursor is None else _first(cursor, MAX_LETTERS, where, strict=True)
     if not found:
         raise Refused(
             f"there is no dead letter of topic {topic!r}, partition {partition}, offset {offset}; `dead-letters list` shows all"
@@ -114,6 +115,20 @@ def replay(context: typer.Context) -> None:
 
 def _where(topic: str) -> dict[str, Any]:
     return {"topic": topic} if topic else {}
+
+
+def _first(cursor: Cursor, limit: int, where: Mapping[str, Any], *, strict: bool = False) -> list[Letter]:
+    """Return the letters of the first `limit` rows. Rows that cannot be read are told; `strict`: the first is raised."""
+    page = table.find(cursor, limit, **where)
+    letters, rows, unreadable = page.letters, limit, page.unreadable
+    while page.last is not None and (rows := rows - len(page.letters) - len(page.unreadable)) > 0:
+        page = table.find(cursor, rows, page.last, **where)
+        letters, unreadable = letters + page.letters, unreadable + page.unreadable
+    for error in unreadable:
+        if strict:
+            raise error
+        say_error(error.told)
+    return letters
 
 
 @contextmanager

@@ -7,7 +7,8 @@ import base64
 import binascii
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 from spark_apps.dead_letters import Letter, LetterPlace, LetterUnreadable, Stage
 from spark_apps.delivery.database import Cursor
@@ -30,7 +31,10 @@ CREATE TABLE IF NOT EXISTS {TABLE} (
     tries INTEGER NOT NULL, PRIMARY KEY (cluster, topic, topic_id, "partition", "offset")
 )"""
 _SELECT = f"SELECT {', '.join(f'{chr(34)}{name}{chr(34)}' for name in COLUMNS)} FROM {TABLE}"  # noqa: S608
-_ORDER = 'ORDER BY topic, topic_id, "partition", "offset"'
+MAX_PAGE_BYTES = 64 * 1024 * 1024
+"""Of keys, values and headers that `find` reads at once; a page has at least a row."""
+_ORDER = 'topic, topic_id, "partition", "offset", cluster'
+_SIZE = "COALESCE(LENGTH(key), 0) + COALESCE(LENGTH(value), 0) + LENGTH(headers)"
 _AT = 'cluster = ? AND topic = ? AND topic_id = ? AND "partition" = ? AND "offset" = ?'
 _DELETE = f"DELETE FROM {TABLE} WHERE {_AT}"  # noqa: S608
 
@@ -52,13 +56,35 @@ def delete(cursor: Cursor, places: Iterable[LetterPlace]) -> int:
     return sum(cursor.execute(_DELETE, _values(place)) for place in places)
 
 
-def find(cursor: Cursor, limit: int, **where: Any) -> list[Letter]:
-    """Return at most `limit` letters in the order of topic, partition and offset; `where`: column → wanted value.
+class Page(NamedTuple):
+    """Rows in the order of topic, partition and offset.
 
-    Raises `LetterUnreadable`.
+    `last`: the place after which the next page begins; `None` = there are no further rows.
     """
-    found = cursor.query(f"{_SELECT} {_having(where)} {_ORDER} LIMIT {limit:d}", tuple(where.values()))
-    return [_letter(dict(zip(COLUMNS, row, strict=True))) for row in found]
+
+    letters: list[Letter]
+    unreadable: list[LetterUnreadable]
+    last: LetterPlace | None
+
+
+def find(cursor: Cursor, limit: int, after: LetterPlace | None = None, **where: Any) -> Page:
+    """Return at most `limit` rows behind the place `after`; `where`: column → wanted value."""
+    having, values = _having(where), tuple(where.values())
+    if after is not None:
+        having += f" AND ({_ORDER}) > (?, ?, ?, ?, ?)"
+        values += (after.topic, after.topic_id, after.partition, after.offset, after.cluster)
+    sizes = cursor.query(f"SELECT {_SIZE} FROM {TABLE} {having} ORDER BY {_ORDER} LIMIT {limit:d}", values)  # noqa: S608
+    sums = accumulate(int(size) for (size,) in sizes)
+    number = max(sum(total <= MAX_PAGE_BYTES for total in sums), 1)
+    found = cursor.query(f"{_SELECT} {having} ORDER BY {_ORDER} LIMIT {number:d}", values)
+    letters, unreadable = list[Letter](), list[LetterUnreadable]()
+    for row in found:
+        try:
+            letters.append(_letter(dict(zip(COLUMNS, row, strict=True))))
+        except LetterUnreadable as error:
+            unreadable.append(error)
+    ended = not found or len(found) == len(sizes) < limit
+    return Page(letters, unreadable, None if ended else LetterPlace(*found[-1][: len(KEY_COLUMNS)]))
 
 
 def count(cursor: Cursor, **where: Any) -> int:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from coordinator_tasks import __version__
 from coordinator_tasks.core.errors import KafkaUnavailable
+from spark_apps import replay
 from spark_apps.dead_letters import LetterUnreadable, OnError, RecordHasProblem, TooManyDeadLetters, table
 from spark_apps.dead_letters import Stage as FailedStage
 from spark_apps.dead_letters.recovery import Bad
@@ -262,6 +263,23 @@ def test_a_row_of_a_later_release_is_refused(stage: Stage) -> None:
             stage.letters()
         with Database(stage.url).transaction() as cursor:
             cursor.execute(f"UPDATE {table.TABLE} SET version = 1 WHERE cluster = ?", [stage.cluster])
+
+
+@pytest.mark.parametrize(("limit", "most_bytes"), [(1, 2**20), (2, 2**20), (100, 1), (100, 2**20)])
+def test_a_replay_gets_each_letter_once_and_a_bad_row_stops_no_other(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, limit: int, most_bytes: int
+) -> None:
+    stage.claim(0, 1)
+    stage.write({(partition, offset): BAD for partition in (0, 1) for offset in range(3)})
+    with Database(stage.url).transaction() as cursor:
+        changed = f'UPDATE {table.TABLE} SET version = 2 WHERE cluster = ? AND "partition" = 0 AND "offset" = 1'
+        cursor.execute(changed, [stage.cluster])
+    monkeypatch.setattr(replay, "PAGE", limit)
+    monkeypatch.setattr(table, "MAX_PAGE_BYTES", most_bytes)
+    pages = list(replay.pages_of(Database(stage.url), {"cluster": stage.cluster}))
+    places = [(letter.place.partition, letter.place.offset) for page in pages for letter in page.letters]
+    assert places == [(0, 0), (0, 2), (1, 0), (1, 1), (1, 2)]
+    assert [error.problem[:18] for page in pages for error in page.unreadable] == ["the row has format"]
 
 
 def test_values_that_the_client_cannot_send_are_the_records_fault(stage: Stage) -> None:

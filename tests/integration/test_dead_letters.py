@@ -73,7 +73,7 @@ class Stage:
     def letters(self) -> dict[tuple[int, int], Letter]:
         database = Database(self.url)
         with database.transaction() as cursor:
-            found = table.find(cursor, MANY, topic=self.site.topic) if cursor.has_table(table.TABLE) else []
+            found = table.find(cursor, MANY, topic=self.site.topic).letters if cursor.has_table(table.TABLE) else []
         database.close()
         return {(one.place.partition, one.place.offset): one for one in found}
 

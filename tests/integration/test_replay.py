@@ -97,7 +97,7 @@ class Stage:
 
     def letters(self) -> list[Letter]:
         with Database(self.url).transaction() as cursor:
-            return table.find(cursor, 1_000)
+            return table.find(cursor, 1_000).letters
 
     def stored(self) -> list[tuple[Any, ...]]:
         with Database(self.url).transaction() as cursor:

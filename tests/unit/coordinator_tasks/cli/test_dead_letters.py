@@ -86,12 +86,22 @@ def test_a_database_is_named_as_in_the_settings(run: Run, url: str, monkeypatch:
     assert "known: shop" in run("dead-letters", "list", "store")[2]
 
 
-def test_a_row_of_a_later_release_is_named(run: Run, url: str) -> None:
+def test_a_row_of_a_later_release_is_told_beside_the_others(run: Run, url: str) -> None:
     with Database(url).transaction() as cursor:
         cursor.execute(f"UPDATE {table.TABLE} SET version = 2 WHERE topic = 'clicks'")
-    code, _, err = run("dead-letters", "list", url)
-    assert code == 4
-    assert "KPC-093: consumer_dead_letters, topic clicks, partition 1, offset 5: the row has format 2" in err
+    told = "KPC-093: consumer_dead_letters, topic clicks, partition 1, offset 5: the row has format 2"
+    code, out, err = run("dead-letters", "list", url)
+    assert (code, "orders" in out, told in err) == (0, True, True)
+    code, _, err = run("dead-letters", "show", url, "clicks", "1", "5")
+    assert (code, told in err) == (4, True)
+
+
+def test_large_letters_are_listed_over_several_pages(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "MAX_PAGE_BYTES", 1)
+    listed = [one["offset"] for one in json.loads(run("dead-letters", "list", url, "--json")[1])]
+    monkeypatch.undo()
+    assert listed == [one["offset"] for one in json.loads(run("dead-letters", "list", url, "--json")[1])]
+    assert len(json.loads(run("dead-letters", "list", url, "--json", "--limit", "2")[1])) == 2
 
 
 def test_a_replay_is_a_program_of_its_own_with_all_options(run: Run) -> None:
