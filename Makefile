@@ -75,10 +75,10 @@ dead: install  ## finds what nothing calls
 quick: quick-others quick-coordinator_tasks  ## runs the unit tests, which need no server
 
 quick-coordinator_tasks: install
-	$(BIN)/python -m pytest -q --durations=0 --durations-min=10 tests/unit/coordinator_tasks
+	$(BIN)/python -m pytest -q -m "not clusters and not rest" --durations=0 --durations-min=10 tests/unit/coordinator_tasks
 
 quick-others: install
-	$(BIN)/python -m pytest -q --durations=0 --durations-min=10 tests/unit --ignore tests/unit/coordinator_tasks
+	$(BIN)/python -m pytest -q -m "not clusters and not rest" --durations=0 --durations-min=10 tests/unit --ignore tests/unit/coordinator_tasks
 
 $(CLASSES): $(STAMP) tests/integration/spark_classes.py  # with them Spark starts in two thirds of the time
 	@mkdir -p build

@@ -28,12 +28,12 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 
-SERVERLESS = tuple(str(Path(__file__).with_name(name)) for name in ("unit", "scenarios", "conformance", "formats"))
+SERVERLESS = tuple(str(Path(__file__).with_name(name)) for name in ("unit", "scenarios", "formats"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--part``: ``make test`` runs the first part, ``make test-all`` the rest; without the option both run."""
-    what = "first: tests without servers, and those with the marker promise; rest: all others"
+    what = "first: tests without servers, except those with the marker rest, and tests with the marker promise; rest: all others"
     parser.addoption("--part", choices=("first", "rest"), help=what)
 
 
@@ -50,7 +50,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_first(item: pytest.Item) -> bool:
-    return str(item.path).startswith(SERVERLESS) or item.get_closest_marker("promise") is not None
+    serverless = str(item.path).startswith(SERVERLESS) and item.get_closest_marker("rest") is None
+    return serverless or item.get_closest_marker("promise") is not None
 
 
 def pytest_collection_finish() -> None:

@@ -6,6 +6,8 @@ import pytest
 
 from tests.java_style import problems
 
+pytestmark = pytest.mark.rest
+
 NOT_FORMATTED = "package example;\n\nclass Example {\n  int  number ;\n}\n"
 FORMATTED = "package example;\n\nclass Example {\n    int number;\n}\n"
 

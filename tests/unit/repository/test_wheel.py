@@ -17,6 +17,8 @@ from coordinator_tasks.service.actions.declarations import ACTIONS
 from spark_apps.jvm import jars
 from tests.airflow_process import said_by_airflow
 
+pytestmark = pytest.mark.rest
+
 ROOT = Path(__file__).parents[3]
 UPKEEP = 6
 """DAGs other than forms of actions."""

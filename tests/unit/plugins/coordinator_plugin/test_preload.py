@@ -7,6 +7,8 @@ import pytest
 
 from tests.airflow_process import said_by_airflow
 
+pytestmark = pytest.mark.rest
+
 ROOT = Path(__file__).parents[4]
 NEEDED = {"coordinator_plugin.operators", "coordinator_plugin.launch", "coordinator_tasks.wiring"}
 SAY = """

@@ -32,6 +32,8 @@ from tests.statsd_server import StatsdServer
 from tests.unit.plugins.coordinator_plugin.stage import DAGS
 from tests.world.site import stable_site
 
+pytestmark = pytest.mark.rest
+
 ROOT = Path(__file__).parents[4]
 SINCE_S = 90
 
