@@ -162,6 +162,8 @@ class CountExplainer:
         self.after = Counter(dict(asked.after)) if asked.after else Counter(asked.answer.values())
         self.what = " of all topics" if asked.after else ""
         self.moves = sum(1 for p, m in asked.holders.items() if asked.answer.get(p) != m)
+        self._rule = self._said_rule()
+        self._stays: dict[str, str] = {}
 
     def summary(self) -> str:
         """Return how many partitions move, and how even the result is."""
@@ -170,28 +172,30 @@ class CountExplainer:
         return f"{self.strategy}: {self.moves} of {len(self.problem.partitions)} partitions leave an owner; then {even}"
 
     def given(self, partition: int, taker: str) -> str:  # noqa: ARG002 - it counts how many, not which
-        return f"{taker} had {self.before[taker]}{self.what} and gets {self.after[taker]}{self._rule()}"
+        return f"{taker} had {self.before[taker]}{self.what} and gets {self.after[taker]}{self._rule}"
 
     def moved(self, partition: int, giver: str, taker: str) -> str:  # noqa: ARG002
         return (
             f"{giver} had {self.before[giver]}{self.what} and keeps {self.after[giver]}, {taker} had {self.before[taker]} and gets "
-            f"{self.after[taker]}{self._rule()}"
+            f"{self.after[taker]}{self._rule}"
         )
 
     def stays(self, partition: int, owner: str) -> str:  # noqa: ARG002
-        return (
-            f"{owner} had {self.before[owner]}{self.what} and has {self.after[owner]}, so this one stays{self._rule()}"
-        )
+        if owner not in self._stays:
+            counts = f"{owner} had {self.before[owner]}{self.what} and has {self.after[owner]}"
+            self._stays[owner] = f"{counts}, so this one stays{self._rule}"
+        return self._stays[owner]
 
     def left(self, partition: int) -> str:  # noqa: ARG002
         """Return the reason for a missing owner: there are no members, or the strategy is partial."""
         return f"{self.strategy} gives it to nobody" if self.problem.members else "no live consumer may have it"
 
-    def _rule(self) -> str:
+    def _said_rule(self) -> str:
         if self.strategy not in balanced.NAMES:
             return f", by the rule of {self.strategy}"
         counts = [self.after[m] for m in self.problem.members]
-        return f"; the even share is {_span(min(counts), max(counts))}" if max(counts) - min(counts) <= 1 else ""
+        even = bool(counts) and max(counts) - min(counts) <= 1
+        return f"; the even share is {_span(min(counts), max(counts))}" if even else ""
 
 
 def _span(low: int, high: int) -> str:

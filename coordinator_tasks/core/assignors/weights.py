@@ -32,7 +32,6 @@ _UNITS = {
     Measure.RECORDS: "records/s",
     Measure.BYTES: "bytes/s",
 }
-_MEASURED = (Measure.LAG, Measure.RECORDS, Measure.BYTES)  # as in `Totals`
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +59,18 @@ def totals(answers: Mapping[str, Answer], paused: Mapping[str, Collection[int]])
     found = {}
     for consumer, answer in answers.items():
         if isinstance(answer, ConsumerStatus):
-            running = [
-                (one, partition not in paused.get(topic, ()))
+            running = [one for said in answer.topics.values() for one in said.running.values()]
+            read = [
+                one
                 for topic, said in answer.topics.items()
                 for partition, one in said.running.items()
+                if partition not in paused.get(topic, ())
             ]
-            sums = (fsum(_value(one, measure, read=read) or 0 for one, read in running) for measure in _MEASURED)
-            found[consumer] = Totals(*sums)
+            found[consumer] = Totals(
+                fsum(one.lag_records or 0 for one in read),
+                fsum(one.rate or 0 for one in running),
+                fsum(one.rate * one.record_bytes for one in running if one.rate and one.record_bytes),
+            )
     return found
 
 

@@ -27,6 +27,8 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.names import is_consumer
 from coordinator_tasks.core.text.json_fields import Fields, dump
 
+_ASSIGNED_BYTES = len('"0":"c",') + len('"0":1,')
+"""The least bytes of an assigned partition in the plain form: its owner and its epoch."""
 _TEXTS_BY_NAME, _COUNTS_BY_NAME = kinds.by_name(kinds.TEXT), kinds.by_name(kinds.COUNT)
 _HANDOFF = Shape(
     Handoff, {"from": Item("giver", kinds.TEXT), "to": Item("taker", kinds.TEXT), "epoch": Item("epoch", kinds.COUNT)}
@@ -169,6 +171,8 @@ encode_config, decode_config = _CONFIG.encode, _CONFIG.decode
 def encode_node(node: TopicNode, pack_over: int | None = None) -> bytes:
     """Return the bytes of a topic's node; packed if the plain form exceeds `pack_over` bytes (`None` = never)."""
     body = _NODE.write(node)
+    if pack_over is not None and _ASSIGNED_BYTES * len(node.assignments) > pack_over:
+        return packed(body)
     plain = dump(VERSION, body)
     return plain if pack_over is None or len(plain) <= pack_over else packed(body)
 

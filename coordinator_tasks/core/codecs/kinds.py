@@ -1,18 +1,24 @@
 """The kinds of fields in stored and sent formats."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
 from coordinator_tasks.core.codecs.shape import FieldKind
 from coordinator_tasks.core.errors import Malformed
-from coordinator_tasks.core.names import number_of, partition_of
-from coordinator_tasks.core.text.json_fields import MAX_SPAN_S, Fields
+from coordinator_tasks.core.names import number_of, partition_of, partitions_of
+from coordinator_tasks.core.text.json_fields import MAX_COUNT, MAX_SPAN_S, Fields
 from coordinator_tasks.core.text.partition_text import numbers, ranges
 
-TEXT, TEXTS = FieldKind(Fields.text), FieldKind(Fields.texts, list)
+
+def _counts(values: Collection[Any]) -> bool:
+    return {*map(type, values)} <= {int} and min(values, default=0) >= 0 and max(values, default=0) <= MAX_COUNT
+
+
+TEXT = FieldKind(Fields.text, keeps=lambda values: {*map(type, values)} <= {str})
+TEXTS = FieldKind(Fields.texts, list)
 COUNT, NUMBER, GENERATION, FLAG = (
-    FieldKind(Fields.count),
+    FieldKind(Fields.count, keeps=_counts),
     FieldKind(Fields.number),
     FieldKind(Fields.generation),
     FieldKind(Fields.flag),
@@ -40,7 +46,7 @@ def choice(kind: type[StrEnum]) -> FieldKind:
 
 def optional(kind: FieldKind) -> FieldKind:
     """Return the kind that reads a missing or null field as `None`."""
-    read, write = kind
+    read, write, _ = kind
     return FieldKind(
         lambda fields, name: None if fields.data.get(name) is None else read(fields, name),
         None if write is None else lambda value: None if value is None else write(value),
@@ -49,7 +55,7 @@ def optional(kind: FieldKind) -> FieldKind:
 
 def measured(kind: FieldKind) -> FieldKind:
     """Return the kind that reads a missing or wrong value as `None`. A wrong measure counts for nothing."""
-    read, write = optional(kind)
+    read, write, _ = optional(kind)
 
     def tried(fields: Fields, name: str) -> Any:
         try:
@@ -61,7 +67,7 @@ def measured(kind: FieldKind) -> FieldKind:
 
 
 def by_partition(kind: FieldKind) -> FieldKind:
-    return _mapping(kind, partition_of, "a partition number")
+    return _mapping(kind, partition_of, "a partition number", keys_of=partitions_of)
 
 
 def by_count(kind: FieldKind) -> FieldKind:
@@ -69,7 +75,7 @@ def by_count(kind: FieldKind) -> FieldKind:
 
 
 def by_name(kind: FieldKind) -> FieldKind:
-    return _mapping(kind, str, "a name")
+    return _mapping(kind, str, "a name", keys_of=list)
 
 
 def by_name_in_order(kind: FieldKind) -> FieldKind:
@@ -78,18 +84,32 @@ def by_name_in_order(kind: FieldKind) -> FieldKind:
 
 
 def _mapping(
-    kind: FieldKind, key_of: Callable[[str], Any], what: str, order: Callable[[Iterable[Any]], list[Any]] = sorted
+    kind: FieldKind,
+    key_of: Callable[[str], Any],
+    what: str,
+    order: Callable[[Iterable[Any]], list[Any]] = sorted,
+    keys_of: Callable[[Collection[str]], list[Any] | None] = lambda _: None,
 ) -> FieldKind:
-    """Return the kind of an object whose keys all are `what`. A missing object counts as empty."""
-    read_one, write_one = kind
+    """Return the kind of an object whose keys all are `what`. A missing object counts as empty.
 
-    def read(fields: Fields, name: str) -> dict[Any, Any]:
-        inner, found = fields.nested(name, {}), {}
+    `keys_of`: `key_of` for all keys at once; `None` if a key is wrong.
+    """
+    read_one, write_one, keeps = kind
+
+    def each(inner: Fields) -> dict[Any, Any]:
+        found = {}
         for text in inner.data:
             key = key_of(text)
             if key is None:
                 raise inner.bad(text, f"is not {what}")
             found[key] = read_one(inner, text)
+        return found
+
+    def read(fields: Fields, name: str) -> dict[Any, Any]:
+        inner = fields.nested(name, {})
+        values = inner.data.values()
+        keys = keys_of(inner.data) if keeps is not None and keeps(values) else None
+        found = each(inner) if keys is None else dict(zip(keys, values, strict=True))
         return {key: found[key] for key in order(found)}
 
     def written(value: Mapping[Any, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """JSON objects as tables: each field is a line with name, attribute, kind and default value."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -11,10 +11,14 @@ T = TypeVar("T")
 
 
 class FieldKind(NamedTuple):
-    """Reads a field of this kind by name from an object, and writes the value; unchanged if `write` is `None`."""
+    """Reads a field of this kind by name from an object, and writes the value; unchanged if `write` is `None`.
+
+    `keeps`: whether `read` would return all these values unchanged; `None` = unknown. Saves a call for each value.
+    """
 
     read: Callable[[Fields, str], Any]
     write: Callable[[Any], Any] | None = None
+    keeps: Callable[[Collection[Any]], bool] | None = None
 
 
 class Item(NamedTuple):

@@ -231,7 +231,8 @@ class Deciding:
         if self.view.config.removed:
             finish(self.draft)
         moved = bool(self.draft.moves)
-        waited = {c: i for c, i in self.state.targets.items() if c in restarts.away(self.view, self.world)}
+        away = restarts.away(self.view, self.world)
+        waited = {c: i for c, i in self.state.targets.items() if c in away}
         counted = dict(self.state.targets) if self.view.config.frozen else waited | able
         same = not moved and self.ended is None and counted == self.state.targets and self._same_for_consumers()
         if same and not self._is_noted(planned):
@@ -332,7 +333,7 @@ class Deciding:
         able = self.able()
         self._leave_former_topic()
         stop_vanished(self.draft, self.view)
-        held = {p: target for p in self.view.partitions if (target := self.draft.target(p)) is not None}
+        held = self.draft.targets(self.view.partitions)
         placement = self.planning(able).placement()
         if placement is not None or touched or self.draft.moves:
             return held, placement
@@ -376,7 +377,8 @@ class Deciding:
         missing = blockers(self.view, self.world)
         if missing:
             return Decision(TopicOutcome.WAITING, joined(missing.values()), blockers=missing)
-        unowned = [p for p in self.view.partitions if self.draft.target(p) is None]
+        held = self.draft.targets(self.view.partitions)
+        unowned = [p for p in self.view.partitions if p not in held]
         if unowned and self.able() and self.view.node is not None and not self.view.config.removed:
             limits = f"strategy {self.view.config.strategy!r} may give them to none of the live consumers"
             return Decision(

@@ -77,13 +77,19 @@ class Draft:
             return entry.taker
         return self.assignments.get(partition) or self.to_start.get(partition)
 
+    def targets(self, partitions: Iterable[int]) -> dict[int, str]:
+        """Return partition → owner or taker, for these partitions, without partitions that have neither."""
+        takers = {partition: entry.taker for partition, entry in self.handoff.items()}
+        found = {**self.to_start, **self.assignments, **takers}
+        return {partition: found[partition] for partition in partitions if partition in found}
+
     def in_flight(self) -> set[int]:
         """Return the partitions with an unconfirmed close or start."""
         return self.to_close.keys() | self.to_start.keys()
 
     def runs(self, partition: int) -> bool:
         """Return whether the partition's owner has confirmed the start."""
-        return partition in self.assignments and partition not in self.in_flight()
+        return partition in self.assignments and partition not in self.to_start and partition not in self.to_close
 
     def holders(self) -> set[str]:
         """Return the consumers that run, may run or will get a partition."""

@@ -137,7 +137,7 @@ def question(
 def targets_of(view: TopicView) -> dict[int, str]:
     """Return partition → owner or taker; empty for a removed topic."""
     draft = draft_of(view, "")
-    return {} if view.config.removed else {p: c for p in view.partitions if (c := draft.target(p)) is not None}
+    return {} if view.config.removed else draft.targets(view.partitions)
 
 
 def able(view: TopicView, world: World, policy: Policy) -> dict[str, int]:

@@ -33,7 +33,7 @@ class Planning:
 
     def __init__(self, draft: Draft, view: TopicView, world: World, policy: Policy, able: Mapping[str, int]) -> None:
         self.draft, self.view, self.world, self.policy, self.able = draft, view, world, policy, able
-        self._targets = {p: target for p in view.partitions if (target := draft.target(p)) is not None}
+        self._targets = draft.targets(view.partitions)
         self._pins = {p: c for p, c in view.config.pins.items() if c in able}
         placed = rollback.placed(view.config, able, world.now)
         wish, split = view.config.rollback, view.config.split
@@ -84,7 +84,7 @@ class Planning:
         flight = self._flight()
         asked = self._ask(self.rebalancing(), self._targets)
         answer = asked.answer
-        wanted = [p for p in self.view.partitions if p in answer and answer[p] != self.draft.target(p)]
+        wanted = [p for p in self.view.partitions if p in answer and answer[p] != self._targets.get(p)]
         spare = self._spare()
         room = self._room(spare, _HANDOFF_BYTES + 2 * self._longest)
         for partition in wanted[:room]:
@@ -174,15 +174,20 @@ class Planning:
         draft.kept = shortened(draft.explanation, limit_bytes)
 
     def _flight(self) -> set[int]:
-        return {p for p in self.draft.in_flight() if not self._taker_drains(p)}
+        flight = self.draft.in_flight()
+        takers = self.draft.targets(flight)
+        draining = {c for c in set(takers.values()) if is_draining(c, self.draft.incarnations.get(c, 0), self.world)}
+        return {p for p in flight if takers.get(p) not in draining}
 
     def _fixed(self) -> dict[int, str]:
         """Return partition → owner for partitions that must stay: paused, pinned, awaiting an absent owner, or in
         flight.
         """
         fixed = self._paused() | self._placed | self._pins
-        fixed |= {p: c for p, c in self.draft.assignments.items() if not self._movable(c)}
-        return fixed | {p: target for p in self._flight() if (target := self.draft.target(p)) is not None}
+        staying = {c for c in set(self.draft.assignments.values()) if not self._movable(c)}
+        if staying:
+            fixed |= {p: c for p, c in self.draft.assignments.items() if c in staying}
+        return fixed | self.draft.targets(self._flight())
 
     def _paused(self) -> dict[int, str]:
         """Return paused partitions with their owners. No consumer would gain from moves of idle partitions."""
@@ -190,10 +195,6 @@ class Planning:
         if config.split is not None or not shares(self.view, self.policy):
             return {}
         return {p: c for p, c in self.draft.assignments.items() if p in config.paused and c in self.able}
-
-    def _taker_drains(self, partition: int) -> bool:
-        taker = self.draft.target(partition)
-        return taker is not None and is_draining(taker, self.draft.incarnations.get(taker, 0), self.world)
 
     def _movable(self, consumer: str) -> bool:
         incarnation = self.draft.incarnations.get(consumer, 0)

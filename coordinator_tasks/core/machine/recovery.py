@@ -22,7 +22,7 @@ Rules:
 - A pending seek is kept, under its own epoch: a commit under a later epoch proves the seek done.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ from coordinator_tasks.core.machine.draft import Draft, draft_of
 from coordinator_tasks.core.machine.presence import is_isolated
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import Cause, CauseKind, Token, TopicNode, TopicStatus
-from coordinator_tasks.core.protocol.fence import credible, is_far_ahead
+from coordinator_tasks.core.protocol.fence import is_far_ahead
 from coordinator_tasks.core.protocol.holding import all_may_hold
 
 _SHOWN = 10  # largest number of sentences about single partitions
@@ -51,15 +51,15 @@ class Recovery:
 
 
 class _Acted(NamedTuple):
-    """A consumer that has acted on a node of the topic, and the consumer's answer."""
+    """A consumer that has acted on a node of the topic, the consumer's answer, and the largest epoch in the answer."""
 
     consumer: str
     incarnation: int
     status: TopicStatus
+    newest: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Commit:
+class _Commit(NamedTuple):
     """Owner and token of a partition's last commit."""
 
     owner: str
@@ -82,12 +82,12 @@ def needed(view: TopicView, world: World) -> Recovery | None:
     """Return the needed recovery; `None` if the node, the state and the consumers' answers agree."""
     node, commits = view.node, _commits(view, world)
     acted = list(_acted(view.topic, world))
-    known = [item for item in acted if not is_far_ahead(_newest(item.status), _stored(view))]
+    known = [item for item in acted if not is_far_ahead(item.newest, _stored(view))]
     committed = max((item.token.epoch for item in commits.values()), default=0)
-    newest = max([committed, *(_newest(item.status) for item in known)])
+    newest = max([committed, *(item.newest for item in known)])
     objections: dict[str, Cause] = {}
     if node is not None and view.state is not None:
-        objections = _objections(view, world)
+        objections = _objections(view, world, acted)
         cause = next(iter(objections.values()), None) or _of_commits(node, commits, world)
         if cause is None:
             return None
@@ -114,10 +114,10 @@ def doubted(view: TopicView, world: World, policy: Policy) -> dict[str, str]:
                 f"the answers of {consumer} have led to {len(times)} recoveries of topic {view.topic}, and are no longer "
                 f"believed: {_remedy(consumer, world)}"
             )
-    for consumer, _, status in _acted(view.topic, world):
-        if is_far_ahead(_newest(status), stored):
+    for consumer, _, _, newest in _acted(view.topic, world):
+        if is_far_ahead(newest, stored):
             reasons[consumer] = (
-                f"{consumer} answers with epoch {_newest(status)} of topic {view.topic}, which it cannot have reached "
+                f"{consumer} answers with epoch {newest} of topic {view.topic}, which it cannot have reached "
                 f"(stored is {stored}): its answer is left out; {_remedy(consumer, world)}"
             )
     return reasons
@@ -149,7 +149,7 @@ def noted(
     A consumer is forgotten once its answer agrees and the last time is `flap_window_s` ago.
     """
     before = view.state.recovered if view.state is not None else {}
-    objecting = _objections(view, world) if before else {}
+    objecting = _objections(view, world, _acted(view.topic, world)) if before else {}
     times_of = {
         consumer: times
         for consumer, times in before.items()
@@ -177,43 +177,40 @@ def _acted(topic: str, world: World) -> Iterator[_Acted]:
     for consumer in sorted(world.answers):
         status = world.status(consumer)
         if status is not None and topic in status.topics and status.topics[topic].acted_epoch > 0:
-            yield _Acted(consumer, status.incarnation, status.topics[topic])
-
-
-def _newest(status: TopicStatus) -> int:
-    """Return the largest epoch known to the consumer; a held epoch may be newer than the acted one."""
-    held = [*status.held.values(), *(running.token.epoch for running in status.running.values())]
-    return max([status.acted_epoch, *held])
+            one = status.topics[topic]
+            # A held epoch may be newer than the acted one.
+            running = (partition.token.epoch for partition in one.running.values())
+            yield _Acted(consumer, status.incarnation, one, max([one.acted_epoch, *one.held.values(), *running]))
 
 
 def _commits(view: TopicView, world: World) -> dict[int, _Commit]:
     """Return partition → last commit, if an owner of this topic id made the commit."""
-    entries = {p: credible(entry, _stored(view)) for p, entry in (world.committed or {}).items()}
+    stored, topic_id = _stored(view), view.config.topic_id
     return {
-        p: _Commit(entry.owner, entry.token)
-        for p, entry in entries.items()
-        if entry.token is not None and entry.topic_id == view.config.topic_id
+        p: _Commit(entry.owner, token)
+        for p, entry in (world.committed or {}).items()
+        if (token := entry.token) is not None and entry.topic_id == topic_id and not is_far_ahead(token.epoch, stored)
     }
 
 
-def _objections(view: TopicView, world: World) -> dict[str, Cause]:
+def _objections(view: TopicView, world: World, acted: Iterable[_Acted]) -> dict[str, Cause]:
     """Return consumer → how its answer contradicts the stored node, without ignored answers."""
     node = view.node
     if node is None:
         return {}
     given = {} if node.removed else all_may_hold(node)
     objections: dict[str, Cause] = {}
-    for consumer, incarnation, status in _acted(view.topic, world):
-        if consumer in world.doubted or is_far_ahead(_newest(status), node.epoch):
+    for consumer, incarnation, status, newest in acted:
+        if consumer in world.doubted or is_far_ahead(newest, node.epoch):
             continue
         own = given.get(consumer, {}) if node.incarnations.get(consumer) == incarnation else {}
-        cause = _disagreement(node, consumer, status) or _given_out_twice(node, consumer, status, own)
+        cause = _disagreement(node, consumer, status, newest) or _given_out_twice(node, consumer, status, own)
         if cause is not None:
             objections[consumer] = cause
     return objections
 
 
-def _disagreement(node: TopicNode, consumer: str, status: TopicStatus) -> Cause | None:
+def _disagreement(node: TopicNode, consumer: str, status: TopicStatus, newest: int) -> Cause | None:
     """Return how the answer contradicts the node; `None` if the answer agrees."""
     if status.generation == node.generation and status.acted_epoch > node.epoch:
         return Cause(
@@ -231,10 +228,8 @@ def _disagreement(node: TopicNode, consumer: str, status: TopicStatus) -> Cause 
                 CauseKind.RESTORED,
                 why=f"{consumer} runs partition {partition} since {one.token.epoch}, stored is {stored}",
             )
-    if _newest(status) > node.epoch:
-        return Cause(
-            CauseKind.RESTORED, why=f"{consumer} holds something since epoch {_newest(status)}, stored is {node.epoch}"
-        )
+    if newest > node.epoch:
+        return Cause(CauseKind.RESTORED, why=f"{consumer} holds something since epoch {newest}, stored is {node.epoch}")
     return None
 
 
@@ -286,7 +281,7 @@ def _bars(node: TopicNode | None, partition: int, token: Token) -> bool:
 
 def _supersedes(node: TopicNode | None, acted: Collection[_Acted]) -> dict[str, int]:
     found = {**node.supersedes, node.generation: node.epoch} if node is not None else {}
-    for _, _, status in acted:
+    for _, _, status, _ in acted:
         found[status.generation] = max(found.get(status.generation, 0), status.acted_epoch)
     return found
 
@@ -340,7 +335,7 @@ def _adopt(draft: Draft, view: TopicView, world: World, commits: Mapping[int, _C
 def _by_answer(topic: str, world: World, stored: int) -> dict[int, dict[str, _Holding]]:
     """Return partition → consumer → the reported holding, which runs or is about to start."""
     holdings: dict[int, dict[str, _Holding]] = {}
-    for consumer, incarnation, status in _acted(topic, world):
+    for consumer, incarnation, status, _ in _acted(topic, world):
         for partition in status.held.keys() | status.running.keys():
             active = status.running.get(partition)
             runs = active.token.epoch if active is not None else 0

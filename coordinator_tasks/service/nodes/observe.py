@@ -295,7 +295,7 @@ def _noted(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int], a
     answer = world.answers.get(claim.consumer)
     member = world.members.get(claim.consumer)
     if isinstance(answer, ConsumerStatus) and member is not None and answer.incarnation == member.incarnation:
-        claim = replace(claim, answered=answer.incarnation)
+        claim = claim if claim.answered == answer.incarnation else replace(claim, answered=answer.incarnation)
     absent = sorted(i for i in held if i not in claim.ended and (member is None or member.incarnation != i))
     if not absent:
         return _noted_end(c, world, claim, held)
@@ -316,8 +316,12 @@ def _noted_end(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int
     """
     member = world.members.get(claim.consumer)
     if member is not None:
-        since_at = note_refusal(claim, member, world.answers.get(claim.consumer), same_boot(c, claim), world.now)
-        return replace(claim, absence=None, refused_at=since_at)
+        answer = world.answers.get(claim.consumer)
+        # Parsing the address takes longer than the rest, and only a refusal needs the host.
+        refused = isinstance(answer, Unreachable) and answer.silence is Silence.REFUSED
+        since_at = note_refusal(claim, member, answer, refused and same_boot(c, claim), world.now)
+        unchanged = claim.absence is None and claim.refused_at == since_at
+        return claim if unchanged else replace(claim, absence=None, refused_at=since_at)
     ended = max((i for i in held if i in claim.ended), default=None)
     if ended is None or not c.policy.rejoin_grace_s or absence_of(claim, ended, world.now) is not None:
         return claim

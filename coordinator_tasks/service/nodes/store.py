@@ -15,7 +15,7 @@ from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed
 from coordinator_tasks.core.machine.decision import Decision
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import Release, TopicNode
-from coordinator_tasks.core.names import Paths, is_topic, partition_of
+from coordinator_tasks.core.names import Paths, is_topic, partition_of, partitions_of
 from coordinator_tasks.core.ports import Create, Node, Operation, SetData, VersionCheck, ZooKeeper
 from coordinator_tasks.core.protocol.znodes import children, find_many, put
 from coordinator_tasks.core.text.partition_text import shown
@@ -219,7 +219,8 @@ def _guards(paths: Paths, decision: Decision, world: World) -> list[Operation]:
 
 def _partitions(zk: ZooKeeper, paths: Paths, topic: str) -> tuple[int, ...]:
     listed = children(zk, paths.topic(topic))
-    return tuple(sorted(p for child in listed if (p := partition_of(child)) is not None))
+    found = partitions_of(listed)
+    return tuple(sorted((p for one in listed if (p := partition_of(one)) is not None) if found is None else found))
 
 
 def _version(node: Node | None) -> int:

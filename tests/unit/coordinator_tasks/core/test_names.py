@@ -12,6 +12,7 @@ from coordinator_tasks.core.names import (
     check_consumer,
     check_topic,
     partition_of,
+    partitions_of,
 )
 
 PATHS = Paths("shop")
@@ -82,11 +83,13 @@ def test_no_name_leaves_its_folder(name: str) -> None:
 @pytest.mark.parametrize(("child", "partition"), [("0", 0), ("45", 45), ("2147483647", 2147483647)])
 def test_these_children_are_partitions(child: str, partition: int) -> None:
     assert partition_of(child) == partition
+    assert partitions_of(["7", child]) == [7, partition]
 
 
 @pytest.mark.parametrize("child", ["", "00", "01", "-1", "+1", "1.0", "x", "1 ", "²", "12345678901"])
 def test_these_children_are_not(child: str) -> None:
     assert partition_of(child) is None
+    assert partitions_of(["7", child]) is None
 
 
 @given(st.integers(min_value=0, max_value=2**31 - 1))
