@@ -156,6 +156,10 @@ _OBJECTS = {
 _GROUPS = {*_OBJECTS, *_TEXTS}
 _OF_LAUNCHERS = ("consumer_zookeeper", "consumer_kafka", "allowed", "rules", "budget", "log_url", "status_http")
 _MADE_BY_WIRING = {"strategies"}  # fields of `Policy` that are no settings
+_OF_COORDINATOR = {
+    "history_bytes",
+    "lag_partitions",
+}  # fields of `Policy` that a consumer of an earlier release refuses
 
 
 def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
@@ -272,6 +276,8 @@ def for_consumers(plain: Mapping[str, Any]) -> dict[str, Any]:
     }
     if settings.consumer_zookeeper:
         given["zookeeper_access"] = dict(settings.consumer_zookeeper)
+    if given.get("policy"):
+        given["policy"] = {name: value for name, value in given["policy"].items() if name not in _OF_COORDINATOR}
     given["kafka"] = {**settings.kafka, **settings.consumer_kafka}
     settings_of(given)
     return given
@@ -279,8 +285,8 @@ def for_consumers(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 def plain_settings(settings: Settings) -> dict[str, Any]:
     """A consumer's settings as in a settings file, with all secrets: for files of mode 0600 only."""
-    found = asdict(settings)
-    found["policy"] = {name: value for name, value in found["policy"].items() if name not in _MADE_BY_WIRING}
+    found, left_out = asdict(settings), _MADE_BY_WIRING | _OF_COORDINATOR
+    found["policy"] = {name: value for name, value in found["policy"].items() if name not in left_out}
     del found["allowed"], found["budget"], found["log_url"], found["status_http"]
     # A consumer of an earlier release refuses unknown fields.
     access = found["zookeeper_access"].items()

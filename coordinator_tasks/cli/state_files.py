@@ -1,6 +1,9 @@
 """Commands for the coordinator's whole state in a file: back it up, and move it to another ZooKeeper."""
 
-from collections.abc import Mapping
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +16,7 @@ from coordinator_tasks.cli.base import (
     Format,
     Json,
     Output,
+    Topics,
     actor,
     exit_if_left_out,
     how_of,
@@ -22,15 +26,20 @@ from coordinator_tasks.cli.base import (
     say_how_to_execute,
     write_new,
 )
-from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.cli.progress import waiting
+from coordinator_tasks.core.errors import Malformed, Refused
 from coordinator_tasks.core.names import check_words
 from coordinator_tasks.core.text.partition_text import counted
-from coordinator_tasks.service.nodes import state_file
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import history, state_file
 from coordinator_tasks.service.nodes.history import KEEP
 from coordinator_tasks.service.nodes.state_file import StateFile
+from coordinator_tasks.service.watch import history_export
+from coordinator_tasks.tables import visible
 
 commands = typer.Typer()
 _FILE = "a file that `coordinator export` has written"
+_HISTORY_FILE = "a new file, or a file of `coordinator export-history`"
 
 
 @commands.command(rich_help_panel=LOOK)
@@ -61,6 +70,65 @@ def export(
         show.rows,
     )
     exit_if_left_out([f"{path}: {why}" for path, why in found.left_out.items()])
+
+
+@commands.command("export-history", rich_help_panel=LOOK)
+def export_history(
+    context: typer.Context,
+    topics: Topics = None,
+    to: Annotated[
+        Path | None, typer.Option(help="The file to append to; empty = print all records.", show_default=False)
+    ] = None,
+) -> None:
+    """Write the records of rebalances as lines of JSON, to keep records that ZooKeeper deletes.
+
+    With --to, append the records that the file does not have yet: repeat the command by a timer. Only your user may
+    read the file: records name people. Records of the last ten minutes wait for the next call, until their pauses are
+    measured. Exit code 1 if a record is left out as unreadable.
+    """
+    problems: list[str] = []
+    with opened(context) as c:
+        named = topics or history.recorded(c)
+        if to is None:
+            waiting.stop()
+            for line in history_export.lines(c, named, {}, problems):
+                print(line.decode(), end="")
+        else:
+            added = _append(c, to, named, problems)
+            waiting.stop()
+            print(visible(f"{to}: {counted(added, 'record')} added"))
+    exit_if_left_out(problems)
+
+
+def _append(c: Coordinator, file: Path, topics: Sequence[str], problems: list[str]) -> int:
+    """Append the missing records, and return their number. A line that a killed export has cut off is replaced."""
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "r+b") as opened_file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise Refused(f"{file} is no file, but a pipe or a device; name {_HISTORY_FILE}")
+            flock(descriptor, LOCK_EX | LOCK_NB)
+            last: dict[str, history_export.Exported] = {}
+            end = 0
+            for number, line in enumerate(opened_file, 1):
+                if not line.endswith(b"\n"):
+                    break
+                end += len(line)
+                cluster, topic, exported = history_export.read_line(f"{file}, line {number}", line)
+                if cluster == c.paths.cluster:
+                    last[topic] = exported
+            opened_file.seek(end)
+            opened_file.truncate()
+            added = sum(bool(opened_file.write(line)) for line in history_export.lines(c, topics, last, problems))
+            opened_file.flush()
+            os.fsync(descriptor)
+            return added
+    except Malformed as error:
+        raise Refused(f"{error}; name {_HISTORY_FILE}") from error
+    except BlockingIOError as error:
+        raise Refused(f"another export writes {file}; wait for its end") from error
+    except OSError as error:
+        raise Refused(f"{file} cannot be written: {error.strerror}; name {_HISTORY_FILE}") from error
 
 
 @commands.command("import", rich_help_panel=RUN)

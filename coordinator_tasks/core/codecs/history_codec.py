@@ -1,11 +1,12 @@
 """The JSON of a history record, one per transition. Readers raise `Malformed` (naming the path)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Any
 
 from coordinator_tasks.core.codecs import kinds
 from coordinator_tasks.core.codecs.cause_codec import CAUSES, with_former_causes
+from coordinator_tasks.core.codecs.packed import PACKED_VERSION, is_packed, unwrapped, wrapped
 from coordinator_tasks.core.codecs.shape import VERSION, FieldKind, Item, Shape
 from coordinator_tasks.core.model import (
     ActionRecord,
@@ -22,6 +23,9 @@ from coordinator_tasks.core.model import (
     Unmoved,
 )
 from coordinator_tasks.core.text.json_fields import MAX_SPAN_S, Fields, dump
+
+PACK_RECORDS_OVER = 1_000
+"""Bytes of a record above which the packed form is shorter."""
 
 
 def _write_moves(moves: Iterable[Move]) -> list[dict[str, Any]]:
@@ -210,18 +214,39 @@ _ASKED = Shape(
 )
 
 encode_asked = _ASKED.encode
-encode_record = _RECORD.encode  # without `sequence`, which is the node's number
+
+
+def encode_record(record: Record, pack_over: int | None = None) -> bytes:
+    """Return the bytes of a record without `sequence`, which is the node's number.
+
+    Packed if the plain form exceeds `pack_over` bytes (`None` = never).
+    """
+    return _encoded(_RECORD.write(record), pack_over)
 
 
 def decode_record(path: str, raw: bytes, sequence: int) -> Record:
-    """Read a record; raises `Malformed`."""
-    return _RECORD.decode(path, raw, sequence=sequence)
+    """Read a record in either form; raises `Malformed`."""
+    return _RECORD.read(_fields(path, raw), sequence=sequence)
+
+
+def record_fields(path: str, raw: bytes) -> dict[str, Any]:
+    """Return the plain fields of a record in either form, also fields of later releases. Raises `Malformed`."""
+    return {name: value for name, value in _fields(path, raw).data.items() if name != "version"}
 
 
 def with_pauses(path: str, raw: bytes, pauses: Pauses) -> bytes:
     """Return the record with these pauses, and with the fields of later releases. Raises `Malformed`."""
-    data = {name: value for name, value in Fields.parse(path, raw, VERSION).data.items() if name != "version"}
-    return dump(VERSION, {**data, "pauses": _write_pauses(pauses)})
+    return _encoded({**record_fields(path, raw), "pauses": _write_pauses(pauses)}, PACK_RECORDS_OVER)
+
+
+def _encoded(body: Mapping[str, Any], pack_over: int | None) -> bytes:
+    plain = dump(VERSION, body)
+    return plain if pack_over is None or len(plain) <= pack_over else wrapped(PACKED_VERSION, body)
+
+
+def _fields(path: str, raw: bytes) -> Fields:
+    fields = Fields.parse(path, raw, PACKED_VERSION)
+    return unwrapped(fields, PACKED_VERSION) if is_packed(fields) else fields
 
 
 def decode_asked(path: str, raw: bytes, sequence: int) -> ActionRecord:

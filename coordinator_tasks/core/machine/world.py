@@ -56,6 +56,10 @@ class Policy:
     """The largest transaction of a plan; ZooKeeper's own limit is 1 MB."""
     pack_over_bytes: int = 4 * 1024
     """A topic's node with more bytes is packed, if all consumers of the topic can read the form; `1000000` = never."""
+    history_bytes: int = 64 * 1024 * 1024
+    """Bytes of all topics' records of rebalances in ZooKeeper, which holds the records in memory. Older records are
+    deleted, of each topic beyond an equal share; `export-history` keeps the records in a file.
+    """
     strategies: Strategies = field(default_factory=Strategies)
 
     @property

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby, islice
+from zlib import crc32
 
 from coordinator_tasks.core.codecs.history_codec import decode_record
 from coordinator_tasks.core.errors import UNREADABLE, LookAgain, NotManaged
@@ -18,6 +19,9 @@ from coordinator_tasks.service.nodes import action_log
 
 KEEP, KEEP_IN_ALL, KEEP_LEAST = 10_000, 100_000, 500
 """Records kept of a topic, of all topics together, and at least of each topic: ZooKeeper holds them in memory."""
+LEAST_RECORDS = 50
+"""Newest records of a topic that stay, however large: the rebalance under way, and what a roll back needs."""
+_MEASURED_EVERY = 60  # minutes
 _CHUNK = 200  # records read at once while going back in time
 _FIRST = 20  # records read at once for rebalances: mostly a topic's newest few are wanted
 _DELETES = 500
@@ -163,6 +167,21 @@ def kept(topics: int) -> int:
 def prune(c: Coordinator, topic: str, keep: int = KEEP) -> int:
     """Delete the oldest records beyond `keep`, and return their number. A failed deletion is left to the next call."""
     return _prune(c, c.paths.history(topic), names(c, topic), keep)
+
+
+def prune_bytes(c: Coordinator, topic: str, keep_bytes: int) -> int:
+    """Delete the oldest records beyond `keep_bytes`, and return their number. The newest `LEAST_RECORDS` stay.
+
+    Sizes are known only by reading, so a topic is measured once an hour, each topic in another minute.
+    """
+    if int(c.clock.now() // 60) % _MEASURED_EVERY != crc32(topic.encode()) % _MEASURED_EVERY:
+        return 0
+    listed, size = names(c, topic), 0
+    for keep, (_, _, node) in enumerate(newest_first(c.zk, c.paths.history(topic), listed, _FIRST)):
+        size += len(node.data)
+        if size > keep_bytes and keep >= LEAST_RECORDS:
+            return _prune(c, c.paths.history(topic), listed, keep)
+    return 0
 
 
 def prune_asked(c: Coordinator, keep: int = KEEP) -> int:

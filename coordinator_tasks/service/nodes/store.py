@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from coordinator_tasks.core.codecs import codec
-from coordinator_tasks.core.codecs.history_codec import encode_record
+from coordinator_tasks.core.codecs.history_codec import PACK_RECORDS_OVER, encode_record
 from coordinator_tasks.core.codecs.packed import begins_packed
 from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, NotManaged, Refused
 from coordinator_tasks.core.machine.decision import Decision
@@ -200,7 +200,7 @@ def writes(
     else:
         operations += [VersionCheck(paths.topic(topic), versions.node)]
     operations += _guards(paths, decision, world)
-    operations += [Create(f"{paths.history(topic)}/", encode_record(decision.record), sequence=True)]
+    operations += [Create(f"{paths.history(topic)}/", encode_record(decision.record, PACK_RECORDS_OVER), sequence=True)]
     return operations
 
 

@@ -42,17 +42,20 @@ def _continue_and_prune(c: Coordinator, managed: Sequence[str], *, prune: bool) 
     if prune:
         for topic in filter(is_topic, managed):
             yield from _pruned(topic, partial(history.prune, c, topic, history.kept(len(managed))))
+            share = c.policy.history_bytes // len(managed)
+            beyond = f", beyond {share:,} bytes (a share of policy.history_bytes); `export-history` keeps records"
+            yield from _pruned(topic, partial(history.prune_bytes, c, topic, share), beyond)
         yield from _pruned("what was asked for", partial(history.prune_asked, c))
 
 
-def _pruned(of: str, prune: Callable[[], int]) -> Iterator[str]:
+def _pruned(of: str, prune: Callable[[], int], why: str = "") -> Iterator[str]:
     try:
         count = prune()
     except NoAccess as error:
         yield f"{of}: old records stay: {error}"
         return
     if count:
-        yield f"{of}: old records pruned: {count}"
+        yield f"{of}: old records pruned: {count}{why}"
 
 
 def _refresh(c: Coordinator, managed: Sequence[str]) -> tuple[Sequence[Refreshed], list[str]]:

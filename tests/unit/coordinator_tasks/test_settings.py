@@ -296,6 +296,9 @@ def test_a_file_of_settings_without_separate_accounts_is_read_by_an_older_releas
     written = plain_settings(settings_from_environment(LEAST))
     assert not {"consumer_zookeeper", "consumer_kafka"} & written.keys()
     assert not {"consumers", "coordinator"} & written["zookeeper_access"].keys()
+    assert "history_bytes" not in written["policy"]
+    given = {**FILE, "policy": {"history_bytes": 9, "settle_s": 2}}
+    assert (settings_of(given).policy.history_bytes, for_consumers(given)["policy"]) == (9, {"settle_s": 2})
 
 
 @pytest.mark.parametrize(

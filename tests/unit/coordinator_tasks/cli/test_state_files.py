@@ -1,12 +1,15 @@
 """The whole state in a file, at a terminal: texts, JSON and exit codes."""
 
+import json
 from collections.abc import Callable
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 
 import pytest
 
 from coordinator_tasks.cli.base import user
 from coordinator_tasks.core.model import Ending
+from coordinator_tasks.core.ports import Delete
 from coordinator_tasks.service.nodes.action_log import asked
 from tests.unit.coordinator_tasks.cli.conftest import command_of
 from tests.world.site import Site, stable_site
@@ -81,3 +84,46 @@ def test_a_wrong_import_is_one_line_and_exit_code_2(there: Run, file: Path, more
     code, out, error = there("import", str(file), *more)
     assert (code, out, error.count("\n")) == (2, "", 1)
     assert said in error
+
+
+def test_an_export_of_the_history_is_continued_and_doubles_nothing(run: Run, shop: Site, tmp_path: Path) -> None:
+    file = tmp_path / "history.jsonl"
+    assert run("export-history", "--to", str(file)) == (0, f"{file}: 0 records added\n", ""), "pauses are measured yet"
+    shop.clock.advance(601.0)
+    stored = shop.zk.children(shop.paths.history("orders"))
+    assert run("export-history", "--to", str(file)) == (0, f"{file}: {len(stored)} records added\n", "")
+    whole = file.read_bytes()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [json.loads(line)["sequence"] for line in whole.splitlines()] == list(map(int, stored))
+    assert run("export-history", "--to", str(file))[1] == f"{file}: 0 records added\n"
+    file.write_bytes(whole[:-10])
+    assert run("export-history", "orders", "--to", str(file))[1] == f"{file}: 1 record added\n"
+    assert file.read_bytes() == whole, "a line that was cut off is written again"
+    assert run("export-history")[1].encode() == whole
+    shop.zk.transact([Delete(f"{shop.paths.history('orders')}/{name}") for name in stored])
+    assert run("export-history", "--to", str(file))[1] == f"{file}: 0 records added\n"
+    assert file.read_bytes() == whole
+
+
+def test_an_export_of_the_history_refuses_what_it_did_not_write(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "history.jsonl"
+    file.write_text('{"version":2}\n')
+    code, _, error = run("export-history", "--to", str(file))
+    assert (code, "line 1: has format version 2; this release reads 1 to 1" in error) == (2, True), error
+    assert file.read_text() == '{"version":2}\n'
+    with file.open() as other:
+        flock(other, LOCK_EX)
+        assert f"another export writes {file}; wait for its end" in run("export-history", "--to", str(file))[2]
+
+
+def test_a_history_whose_numbers_began_again_is_exported_anew(run: Run, shop: Site, tmp_path: Path) -> None:
+    file = tmp_path / "history.jsonl"
+    shop.clock.advance(601.0)
+    run("export-history", "--to", str(file))
+    first = shop.paths.record("orders", 0)
+    node, lines = shop.zk.get(first), file.read_bytes().splitlines(keepends=True)
+    kept = [name for name in shop.zk.children(shop.paths.history("orders")) if int(name)]
+    shop.zk.transact([Delete(f"{shop.paths.history('orders')}/{name}") for name in kept])
+    assert run("export-history", "--to", str(file))[1] == f"{file}: 1 record added\n"
+    assert file.read_bytes() == b"".join([*lines, lines[0]])
+    assert node.data == shop.zk.get(first).data

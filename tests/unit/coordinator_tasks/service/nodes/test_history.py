@@ -1,11 +1,15 @@
+from dataclasses import replace
+
 import pytest
 
 from coordinator_tasks import show
-from coordinator_tasks.core.codecs.history_codec import encode_record
-from coordinator_tasks.core.errors import Malformed
-from coordinator_tasks.core.model import Actor, Move, MoveKind, Record, State
+from coordinator_tasks.core.codecs.history_codec import PACK_RECORDS_OVER, decode_record, encode_record, with_pauses
+from coordinator_tasks.core.errors import Malformed, UnknownVersion
+from coordinator_tasks.core.machine.world import Policy
+from coordinator_tasks.core.model import Actor, Move, MoveKind, Pauses, Record, State
 from coordinator_tasks.core.ports import Create
-from coordinator_tasks.service.nodes.history import kept, prune, rebalances, records
+from coordinator_tasks.service.nodes.history import LEAST_RECORDS, kept, prune, prune_bytes, rebalances, records
+from coordinator_tasks.service.run import upkeep
 from tests.fakes.cluster import Cluster
 from tests.fakes.zookeeper import paths_read
 
@@ -108,3 +112,43 @@ def test_a_record_that_cannot_be_read_is_named(shop: Cluster) -> None:
 @pytest.mark.parametrize(("topics", "records"), [(0, 10_000), (10, 10_000), (40, 2_500), (200, 500), (1_000, 500)])
 def test_many_topics_share_the_records_that_are_kept(topics: int, records: int) -> None:
     assert kept(topics) == records
+
+
+def test_a_long_record_is_packed_and_read_again(shop: Cluster) -> None:
+    moves = tuple(Move(n, f"consumer-{n % 40}", f"consumer-{n % 39}", MoveKind.HANDOFF) for n in range(2_000))
+    record = Record("orders", State.STABLE, State.CLOSING, 1, "gen", "r", "c", run(1), 5.0, 1.0, 1.0, moves)
+    plain, packed = encode_record(record), encode_record(record, PACK_RECORDS_OVER)
+    assert len(packed) < len(plain) / 2
+    assert decode_record("p", packed, 3) == decode_record("p", plain, 3)
+    assert decode_record("p", with_pauses("p", packed, Pauses((), 1)), 3).pauses == Pauses((), 1)
+    with pytest.raises(UnknownVersion, match="format version 3; this release reads 1 to 2"):
+        decode_record("p", packed.replace(b'"version":2', b'"version":3'), 3)
+
+
+def test_records_beyond_the_bytes_go_once_an_hour_and_the_newest_stay(shop: Cluster) -> None:
+    for n in range(200):
+        write(shop, f"r{n}", State.STABLE, State.STABLE, float(n), rebalance_s=0.0)
+    size = len(shop.zk.get(shop.paths.record("orders", 199)).data)
+    deleted = []
+    for _ in range(60):
+        deleted.append(prune_bytes(shop.coordinator, "orders", 100 * size))
+        shop.clock.advance(60.0)
+    assert (sum(deleted), sorted(deleted)[-2]) == (sum(deleted), 0)
+    assert len(records(shop.coordinator, "orders", 200)) in (100, 101)
+    for _ in range(60):
+        prune_bytes(shop.coordinator, "orders", 0)
+        shop.clock.advance(60.0)
+    assert len(records(shop.coordinator, "orders", 200)) == LEAST_RECORDS
+
+
+def test_the_log_says_which_records_went_for_their_bytes(shop: Cluster) -> None:
+    for n in range(80):
+        write(shop, f"r{n}", State.STABLE, State.STABLE, float(n), rebalance_s=0.0)
+    shop.coordinator = replace(shop.coordinator, policy=Policy(history_bytes=20_000))
+    said = []
+    for _ in range(60):
+        said += upkeep.upkeep(shop.coordinator, ["orders", "payments"]).lines
+        shop.clock.advance(60.0)
+    (line,) = [one for one in said if one.startswith("orders: old records pruned")]
+    assert "beyond 10,000 bytes (a share of policy.history_bytes)" in line
+    assert 50 <= len(records(shop.coordinator, "orders")) < 80
