@@ -1,6 +1,6 @@
 """Confirmations from the consumers' interfaces. Each confirmation is for one incarnation, generation and epoch."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from coordinator_tasks.core.machine.draft import by_consumer
 from coordinator_tasks.core.machine.failures import CommonFailure, by_cause, failures_of
@@ -45,12 +45,24 @@ def why_not_closed(consumer: str, partition: int, topic: str, node: TopicNode, e
 
 def why_not_started(consumer: str, partition: int, topic: str, node: TopicNode, epoch: int, world: World) -> str:
     """Return the step that the assignee still has to do before the partition is started; empty if started."""
+    return why_not_all_started(consumer, (partition,), topic, node, epoch, world)
+
+
+def why_not_all_started(
+    consumer: str, partitions: Iterable[int], topic: str, node: TopicNode, epoch: int, world: World
+) -> str:
+    """Return the first step that the assignee still has to do before these partitions are started; empty if started."""
     status = _status(consumer, topic, node, epoch, world)
     if isinstance(status, str):
         return status
+    return next((why for p in partitions if (why := _why_not_started(consumer, p, node, status))), "")
+
+
+def _why_not_started(consumer: str, partition: int, node: TopicNode, status: TopicStatus) -> str:
     running = status.running.get(partition)
-    failure = next((report for report in status.failures if report.concerns(partition)), None)
-    if failure is not None and (running is None or not running.started):
+    started = running is not None and running.started
+    failure = None if started else next((one for one in status.failures if one.concerns(partition)), None)
+    if failure is not None:
         return f"{consumer} cannot process partition {partition}: {failure.why}"
     if running is None:
         return f"{consumer} does not run partition {partition} yet"

@@ -1,10 +1,17 @@
 """The steps of a decision in their order, and the resulting write."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
 from coordinator_tasks.core.machine import causes, churn, packing, restarts, rollback
-from coordinator_tasks.core.machine.confirm import blockers, not_running, why_not_closed, why_not_started
+from coordinator_tasks.core.machine.confirm import (
+    blockers,
+    not_running,
+    why_not_all_started,
+    why_not_closed,
+    why_not_started,
+)
 from coordinator_tasks.core.machine.decision import Decision, Step, TopicOutcome
 from coordinator_tasks.core.machine.draft import Draft, by_consumer, draft_of, label, node_of, unless_same
 from coordinator_tasks.core.machine.planning import Planning, finish, patience_s, shares, stop_vanished
@@ -194,12 +201,12 @@ class Deciding:
         node = self.view.node
         if node is None or self.draft.to_close or not self.draft.to_start:
             return None
-        waiting = self._waiting()
+        waiting, starts = self._waiting(), defaultdict[tuple[str, int], list[int]](list)
         for partition, consumer in self.draft.to_start.items():
-            epoch = self.draft.epochs.get(partition, node.epoch)
-            if partition in waiting:
-                continue
-            if why_not_started(consumer, partition, self.view.topic, node, epoch, self.world):
+            if partition not in waiting:
+                starts[consumer, self.draft.epochs.get(partition, node.epoch)].append(partition)
+        for (consumer, epoch), partitions in starts.items():
+            if why_not_all_started(consumer, partitions, self.view.topic, node, epoch, self.world):
                 return None
         confirmed = by_consumer([(c, p) for p, c in self.draft.to_start.items() if p not in waiting])
         self.draft.to_start.clear()
