@@ -156,10 +156,8 @@ _OBJECTS = {
 _GROUPS = {*_OBJECTS, *_TEXTS}
 _OF_LAUNCHERS = ("consumer_zookeeper", "consumer_kafka", "allowed", "rules", "budget", "log_url", "status_http")
 _MADE_BY_WIRING = {"strategies"}  # fields of `Policy` that are no settings
-_OF_COORDINATOR = {
-    "history_bytes",
-    "lag_partitions",
-}  # fields of `Policy` that a consumer of an earlier release refuses
+_OF_COORDINATOR = {"history_bytes", "lag_partitions"}
+"""Fields of `Policy` that a consumer of an earlier release refuses."""
 
 
 def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settings:

@@ -44,6 +44,10 @@ def metrics(
         str, typer.Option(help="host:port of the HTTP server; port 0 takes a free port.")
     ] = "127.0.0.1:9308",
     every_s: Annotated[float, typer.Option("--every", min=1, max=300, help="Seconds between two looks.")] = 10.0,
+    partitions: Annotated[
+        int,
+        typer.Option(min=0, help="Partitions with series of their own; coordinator_series_left_out counts the rest."),
+    ] = metrics_text.PARTITIONS,
 ) -> None:
     """Serve the coordinator's metrics for Prometheus at /metrics, until SIGINT or SIGTERM.
 
@@ -54,7 +58,7 @@ def metrics(
         with serving(page, listen, _tokens(context)) as address:
             waiting.stop()
             print(f"metrics of cluster {c.paths.cluster} at {address}{METRICS_PATH}; end with Ctrl-C", flush=True)
-            keep_looking(c, page, every_s, stop)
+            keep_looking(c, page, every_s, stop, partitions)
 
 
 def _tokens(context: typer.Context) -> StatusTokens:
@@ -72,7 +76,9 @@ class MetricsPage:
         self.targets = b"[]"
 
 
-def keep_looking(c: Coordinator, page: MetricsPage, every_s: float, stop: threading.Event) -> None:
+def keep_looking(
+    c: Coordinator, page: MetricsPage, every_s: float, stop: threading.Event, partitions: int = metrics_text.PARTITIONS
+) -> None:
     """Look until `stop` is set. A failed look is reported once, and leaves only `coordinator_survey_up` 0."""
     surveyor, problem, looked_at, took_s = Surveyor(c), "", 0.0, 0.0
     while True:
@@ -89,7 +95,7 @@ def keep_looking(c: Coordinator, page: MetricsPage, every_s: float, stop: thread
             if str(error) != problem:
                 problem = str(error)
                 log.warning("the metrics are not known now: %s", error.told)
-        page.metrics = metrics_text.exposed(found, c.paths.cluster, looked_at, took_s)
+        page.metrics = metrics_text.exposed(found, c.paths.cluster, looked_at, took_s, partitions)
         if stop.wait(max(0.0, every_s - (c.clock.monotonic() - began_s))):
             return
 

@@ -1,7 +1,7 @@
 """A survey of a cluster as metrics: our names for facts of the coordinator, and Burrow's names for the groups.
 
 Bounded: at most `MAX_TOPICS` topics, `MAX_CONSUMERS` consumers, `MAX_FLEETS` fleets, `MAX_GROUPS` groups and
-`MAX_PARTITIONS` partitions have series, the first by name. The others are counted in `coordinator_series_left_out`.
+the asked number of partitions have series, the first by name. The others are counted in `coordinator_series_left_out`.
 """
 
 from collections import Counter
@@ -13,13 +13,13 @@ from coordinator_tasks.service.watch.overview import by_presence
 from coordinator_tasks.service.watch.survey import PartitionLag, Survey, TopicEvents
 from coordinator_tasks.service.watch.topic_metrics import MAX_CONSUMERS, MAX_FLEETS, MAX_TOPICS, TopicFigures
 
-MAX_PARTITIONS = 10_000
+PARTITIONS = 10_000
 MAX_GROUPS = 1_000
 _STATUSES = ", ".join(f"{one.value} = {one.name}" for one in LagStatus)
 
 
-def exposed(found: Survey | None, cluster: str, looked_at: float, took_s: float) -> bytes:
-    """Return the answer to `/metrics`. `found` None = the last look has failed, so nothing is known now.
+def exposed(found: Survey | None, cluster: str, looked_at: float, took_s: float, partitions: int = PARTITIONS) -> bytes:
+    """Return the answer to `/metrics`, with series of so many partitions. `found` None = the last look has failed.
 
     `looked_at`: end of the last successful look, in seconds since 1970 (0 = none); `took_s`: its duration.
     """
@@ -32,7 +32,7 @@ def exposed(found: Survey | None, cluster: str, looked_at: float, took_s: float)
         _add_topics(families, mine, found)
         _add_consumers(families, mine, found)
         _add_fleets(families, mine, found)
-        _add_groups(families, mine, found)
+        _add_groups(families, mine, found, partitions)
         _add_audit(families, mine, found)
     return families.text()
 
@@ -171,7 +171,7 @@ def _add_audit(families: Families, mine: dict[str, str], found: Survey) -> None:
     )
 
 
-def _add_groups(families: Families, mine: dict[str, str], found: Survey) -> None:
+def _add_groups(families: Families, mine: dict[str, str], found: Survey, partitions: int) -> None:
     cluster = mine["cluster_name"]
     said = f"Burrow's status of the group: 0 = unknown, {_STATUSES}"
     totals = Counter[str]()
@@ -185,8 +185,8 @@ def _add_groups(families: Families, mine: dict[str, str], found: Survey) -> None
         status, lag = (None, None) if group in found.unknown else (found.groups[group], totals[group])
         families.gauge("burrow_kafka_consumer_status", said, labels, status or 0)
         families.gauge("burrow_kafka_consumer_lag_total", "Lag of all partitions, in offsets", labels, lag)
-    _left_out(families, mine, "partition", len(found.lags) - MAX_PARTITIONS)
-    for one in found.lags[:MAX_PARTITIONS]:
+    _left_out(families, mine, "partition", len(found.lags) - partitions)
+    for one in found.lags[:partitions]:
         _add_partition(families, cluster, one)
 
 

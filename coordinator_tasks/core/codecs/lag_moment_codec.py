@@ -7,7 +7,7 @@ from typing import Any
 from coordinator_tasks.core.codecs.packed import unwrapped, wrapped
 from coordinator_tasks.core.codecs.shape import VERSION
 from coordinator_tasks.core.measure.lag import LagStatus
-from coordinator_tasks.core.measure.lag_moments import MOST_PARTITIONS, NOBODY, UNKNOWN, LagMoment, TopicMoment
+from coordinator_tasks.core.measure.lag_moments import NOBODY, UNKNOWN, LagMoment, TopicMoment
 from coordinator_tasks.core.names import MAX_PARTITION
 from coordinator_tasks.core.text.json_fields import MAX_NUMBER, Fields
 from coordinator_tasks.core.text.partition_text import numbers, ranges
@@ -35,14 +35,13 @@ def encode_lag_moment(moment: LagMoment) -> bytes:
 def decode_lag_moment(path: str, raw: bytes) -> LagMoment:
     fields = unwrapped(Fields.parse(path, raw, VERSION), VERSION)
     consumers = fields.texts("consumers")
-    owners = min(len(consumers), MOST_PARTITIONS)
-    topics = {one.text("topic"): _topic(one, owners) for one in fields.objects("topics")}
+    topics = {one.text("topic"): _topic(one, len(consumers)) for one in fields.objects("topics")}
     return LagMoment(fields.time("at"), consumers, topics, fields.number("leftOut", 0))
 
 
 def _topic(fields: Fields, consumers: int) -> TopicMoment:
     try:
-        partitions = numbers(fields.text("partitions"), MOST_PARTITIONS)
+        partitions = numbers(fields.text("partitions"))
     except ValueError as error:
         raise fields.bad("partitions", f"is no list of partitions ({error})") from error
     if partitions and partitions[-1] > MAX_PARTITION:
@@ -54,7 +53,7 @@ def _topic(fields: Fields, consumers: int) -> TopicMoment:
     return TopicMoment(
         fields.text("group"),
         array("i", partitions),
-        column("owners", "h", NOBODY, consumers - 1),
+        column("owners", "i", NOBODY, consumers - 1),
         column("offsets", "q", 0, MAX_NUMBER),
         column("lags", "q", 0, MAX_NUMBER),
         column("late", "q", UNKNOWN, MAX_NUMBER),

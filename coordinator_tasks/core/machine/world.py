@@ -8,6 +8,7 @@ from coordinator_tasks.core.assignors import Strategies
 from coordinator_tasks.core.assignors.weights import Totals
 from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.machine.question import Together
+from coordinator_tasks.core.measure.lag_moments import MOST_PARTITIONS
 from coordinator_tasks.core.model import (
     Answer,
     Committed,
@@ -56,6 +57,10 @@ class Policy:
     """The largest transaction of a plan; ZooKeeper's own limit is 1 MB."""
     pack_over_bytes: int = 4 * 1024
     """A topic's node with more bytes is packed, if all consumers of the topic can read the form; `1000000` = never."""
+    lag_partitions: int = MOST_PARTITIONS
+    """Partitions whose lag is kept for an hour, for trends and Burrow's status. The log says how many others there are. ZooKeeper
+    holds 60 samples of 10 to 24 bytes a partition in memory.
+    """
     history_bytes: int = 64 * 1024 * 1024
     """Bytes of all topics' records of rebalances in ZooKeeper, which holds the records in memory. Older records are
     deleted, of each topic beyond an equal share; `export-history` keeps the records in a file.

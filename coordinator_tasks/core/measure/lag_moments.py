@@ -18,6 +18,7 @@ JUDGED_BY = 2 * WINDOW
 FRESH_S = 3 * EVERY_S
 """Seconds after which a sample no longer describes the present."""
 MOST_PARTITIONS = 20_000
+"""Default of `policy.lag_partitions`. A sample takes 484 KB at most, and ZooKeeper holds an hour of samples in memory."""
 NOBODY = -1
 UNKNOWN = -1
 _PARTS = 10  # per second
@@ -34,7 +35,7 @@ class TopicMoment:
 
     group: str
     partitions: Sequence[int] = field(default_factory=lambda: array("i"))
-    owners: Sequence[int] = field(default_factory=lambda: array("h"))
+    owners: Sequence[int] = field(default_factory=lambda: array("i"))
     offsets: Sequence[int] = field(default_factory=lambda: array("q"))
     lags: Sequence[int] = field(default_factory=lambda: array("q"))
     late: Sequence[int] = field(default_factory=lambda: array("q"))
@@ -44,7 +45,7 @@ class TopicMoment:
 
 @dataclass(frozen=True, slots=True)
 class LagMoment:
-    """Every partition at one moment. `left_out`: partitions beyond `MOST_PARTITIONS`."""
+    """Every partition at one moment. `left_out`: partitions beyond the limit."""
 
     at: float
     consumers: tuple[str, ...] = ()
@@ -134,16 +135,20 @@ def stand(seen: Collection[PartitionMoment], before: Track) -> list[PartitionMom
 
 
 def judged(
-    at: float, seen: Sequence[PartitionMoment], before: Track, running: Collection[tuple[str, int]]
+    at: float,
+    seen: Sequence[PartitionMoment],
+    before: Track,
+    running: Collection[tuple[str, int]],
+    most: int = MOST_PARTITIONS,
 ) -> LagMoment:
-    """Return the sample. `running`: partitions that their owners report as running.
+    """Return the sample of at most `most` partitions. `running`: partitions that their owners report as running.
 
     Our consumers commit only changes, but Burrow expects a commit at every turn. So an owner that runs the partition, or has
     nothing to commit, counts as committing.
     """
     names: dict[str, int] = {}
     topics: dict[str, TopicMoment] = {}
-    for one in seen[:MOST_PARTITIONS]:
+    for one in seen[:most]:
         track = before.get(one.key, [])
         commit = not track or track[-1].offset != one.offset or not one.lag or one.key in running
         late_s, status = _judged(at, one, track, commit=commit) if one.lag else (0.0, LagStatus.OK)
@@ -154,7 +159,7 @@ def judged(
             _columns(of), (one.partition, owner, one.offset, one.lag, late, status, commit), strict=True
         ):
             column.append(value)
-    return LagMoment(at, tuple(names), topics, max(0, len(seen) - MOST_PARTITIONS))
+    return LagMoment(at, tuple(names), topics, max(0, len(seen) - most))
 
 
 def _columns(one: TopicMoment) -> tuple["array[int]", ...]:

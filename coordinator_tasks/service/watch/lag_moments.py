@@ -50,10 +50,16 @@ def keep(c: Coordinator, managed: Collection[str], observed: ClusterObservation 
     topics = figures(c, managed) if observed is None else figures_of(c, observed.topics)
     seen = list(commits(c, topics, unknown))
     before = tracks(past)
-    raw = encode_lag_moment(judged(now, seen, before, _told(c, stand(seen, before), observed)))
+    moment = judged(now, seen, before, _told(c, stand(seen, before), observed), c.policy.lag_partitions)
+    if moment.left_out:
+        yield f"the lags of {moment.left_out:,} partitions are not kept, beyond policy.lag_partitions ({c.policy.lag_partitions:,})"
+    raw = encode_lag_moment(moment)
     yield from (f"the lag of group {group} is not known: {why}" for group, why in unknown.items())
     if len(raw) > MAX_BYTES:
-        yield f"the lags of this minute are not kept: they take {len(raw)} bytes, and a node has at most {MAX_BYTES}"
+        yield (
+            f"the lags of this minute are not kept: they take {len(raw)} bytes, and a node has at most {MAX_BYTES}; lower "
+            "policy.lag_partitions"
+        )
         return
     try:
         c.zk.ensure(c.paths.lags)

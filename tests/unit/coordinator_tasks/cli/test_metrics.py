@@ -140,7 +140,7 @@ def test_what_the_growth_policy_finds_right_is_a_metric_in_shadow_mode_too() -> 
 
 
 def test_the_number_of_series_is_bounded_and_what_is_left_out_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MAX_TOPICS", "MAX_CONSUMERS", "MAX_FLEETS", "MAX_GROUPS", "MAX_PARTITIONS"):
+    for name in ("MAX_TOPICS", "MAX_CONSUMERS", "MAX_FLEETS", "MAX_GROUPS"):
         monkeypatch.setattr(metrics_text, name, 2)
     found = replace(
         NOTHING,
@@ -151,7 +151,7 @@ def test_the_number_of_series_is_bounded_and_what_is_left_out_is_counted(monkeyp
         groups={f"g{number}": LagStatus.OK for number in range(6, 0, -1)},
         unknown={"g1": "the brokers do not answer", "g0": "the brokers do not answer"},
     )
-    raw = text(found)
+    raw = metrics_text.exposed(found, "shop", 0.0, 0.0, partitions=2)
     assert values(raw, "burrow_kafka_consumer_status") == [0, 0], "the first ones by name: g0 and g1"
     assert values(raw, "burrow_kafka_consumer_lag_total") == []
     assert len(values(raw, "coordinator_topic_epoch")) == 2

@@ -74,7 +74,7 @@ SPOILT: dict[str, Callable[[dict[str, Any]], Any]] = {
     "an offset beyond Kafka's": one_topic(offsets=[1, 2, 2**63]),
     "partitions that are none": one_topic(partitions="7-1"),
     "a partition beyond Kafka's": one_topic(partitions=f"0-1,{2**31}"),
-    "more partitions than are kept": one_topic(partitions=f"0-{MOST_PARTITIONS}"),
+    "more partitions than entries": one_topic(partitions=f"0-{MOST_PARTITIONS}"),
     "no time": lambda body: body.pop("at"),
     "topics that are no list": lambda body: body.update(topics={}),
 }

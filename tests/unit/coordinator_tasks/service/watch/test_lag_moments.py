@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from coordinator_tasks.core.codecs.lag_moment_codec import encode_lag_moment
+from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.measure.lag import WINDOW, LagStatus
 from coordinator_tasks.core.measure.lag_moments import EVERY_S, JUDGED_BY, KEPT, LagMoment, seconds, slot_of
 from coordinator_tasks.core.model import Committed, Silence, Token
@@ -65,6 +67,16 @@ def test_a_moment_has_the_commits_in_kafka_and_the_owners(behind: Site) -> None:
     place = list(one.partitions).index(0)
     assert (one.group, one.offsets[place], one.lags[place]) == ("g", 90, 10)
     assert moment.owner(one.owners[place]) == behind.node().assignments[0]
+
+
+def test_partitions_beyond_the_limit_are_named(behind: Site) -> None:
+    limited = replace(behind.coordinator, policy=Policy(lag_partitions=1))
+    for partition in range(1, 4):
+        commit(behind, partition, 0)
+    lines = list(lag_moments.keep(limited, ["orders"]))
+    assert lines == ["the lags of 3 partitions are not kept, beyond policy.lag_partitions (1)"]
+    (moment,) = kept(behind)
+    assert (len(moment.topics["orders"].partitions), moment.left_out) == (1, 3)
 
 
 def test_one_moment_is_kept_a_minute_and_an_hour_of_them(behind: Site) -> None:
