@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.circumstances import noted, told
-from benchmarks.result import grid, options, report, whole
+from benchmarks.result import grid, options, report, verdict, whole
 from benchmarks.scale_simulated import ACTOR, PATHS, Client, Site, decoded
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry, claim_incarnation
 from coordinator_tasks.core.codecs.status_codec import encode_metadata
@@ -142,11 +142,13 @@ def child(folder: Path, size: str) -> dict[str, list[float]]:
 def markdown(result: Mapping[str, Any]) -> str:
     """Return a row for each look."""
     names = list(result["seconds"])
+    medians = {stage: [statistics.median(result["seconds"][name][stage]) for name in names] for stage in STAGES}
     rows = [
-        [stage, *(f"{statistics.median(result['seconds'][name][stage]):.2f}" for name in names)] for stage in STAGES
+        [stage, *(f"{one:.2f}" for one in found), verdict((found[0] <= TARGET_S, f"≤ {TARGET_S:g} s"))]
+        for stage, found in medians.items()
     ]
     how = f"{result['size'].replace('x', ' × ')}, processor seconds, median of {result['rounds']}"
-    return f"{told(result, how)}\n\n{grid(('look', *names), rows)}"
+    return f"{told(result, how)}\n\n{grid(('look', *names, 'target'), rows, ('target',))}"
 
 
 def main() -> None:
