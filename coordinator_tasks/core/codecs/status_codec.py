@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from coordinator_tasks.core.codecs import kinds
@@ -245,14 +245,19 @@ def encode_metadata(committed: Committed) -> str:
     return json.dumps(body, separators=(",", ":"))
 
 
+_token = lru_cache(4_096)(Token)
+_is_consumer = lru_cache(4_096)(is_consumer)
+"""The commits of a topic have few tokens and owners."""
+
+
 def decode_metadata(offset: int, metadata: str | None) -> Committed:
     """Return the owner's facts in a committed offset. For foreign metadata, return a `Committed` without a token."""
     quick = quick_metadata(metadata) if metadata else None
     if quick is not None and quick.v == VERSION:
-        token = Token(quick.e, quick.i, quick.g)
+        token = _token(quick.e, quick.i, quick.g)
         last_pass = None if quick.p is None else _read(_LAST_PASS_FIELD, quick.p)
-        ours = Committed(offset, token, quick.o, quick.c, quick.t, last_pass)
-        return ours if is_consumer(ours.owner) else Committed(offset)
+        known = _is_consumer(quick.o)
+        return Committed(offset, token, quick.o, quick.c, quick.t, last_pass) if known else Committed(offset)
     try:
         data = read_json(metadata or "")
         if not isinstance(data, dict) or data.get("v") != VERSION:
