@@ -145,7 +145,7 @@ def test_the_log_says_which_records_went_for_their_bytes(shop: Cluster) -> None:
     for n in range(80):
         write(shop, f"r{n}", State.STABLE, State.STABLE, float(n), rebalance_s=0.0)
     shop.coordinator = replace(shop.coordinator, policy=Policy(history_bytes=20_000))
-    said = []
+    said: list[str] = []
     for _ in range(60):
         said += upkeep.upkeep(shop.coordinator, ["orders", "payments"]).lines
         shop.clock.advance(60.0)
