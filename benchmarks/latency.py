@@ -2,12 +2,13 @@
 
     PYTHONPATH=. python -m benchmarks.latency [--seconds 60] [--rounds 3] [--json FILE]
 
-- `latency`: a producer writes 1,000 records/s to 4 partitions; milliseconds from the call of `produce` to the sink, a
-  `foreachBatch` that collects the records, and the parts of a batch. Our source and Spark's own take turns. Spark's runs
-  twice: as it comes (`jvm`: a fetch waits up to 500 ms, the checkpoint is on disk), and tuned as ours is (`tuned`: 20 ms,
-  the progress in memory). The control is a plain consume loop of confluent-kafka, with 20 ms as well. A warm-up comes before
-  each measurement, a third as long, or with `--warm-up` so many seconds: a JVM compiles for minutes, and that takes as much
-  of the processors as the batches do. The parts of a batch are those of the last 100 batches, as Spark keeps no more.
+- `latency` (`latency-12`, `latency-48`): a producer writes 1,000 records/s to 4 (12, 48) partitions; milliseconds from the
+  call of `produce` to the sink, a `foreachBatch` that collects the records, and the parts of a batch. Our source and
+  Spark's own take turns. Spark's runs twice: as it comes (`jvm`: a fetch waits up to 500 ms, the checkpoint is on disk),
+  and tuned as ours is (`tuned`: 20 ms, the progress in memory). The control is a plain consume loop of confluent-kafka,
+  with 20 ms as well. A warm-up comes before each measurement, a third as long, or with `--warm-up` so many seconds: a JVM
+  compiles for minutes, and that takes as much of the processors as the batches do. The parts of a batch are those of the
+  last 100 batches, as Spark keeps no more.
 - `small`: the same with 10 records every half second, so that nearly nothing but the overhead of a batch is left.
   `collect` is the part of `addBatch` in which the sink's function collects the records.
 - `idle`: cores used without any record, by the driver's Python (the agent), the JVM and the source's own processes,
@@ -47,8 +48,10 @@ from spark_apps.spark import progress
 from tests.spark_jars import CONNECTOR
 
 PARTITIONS, MANY = 4, 1000
-RATE = {"latency": (0.01, 10), "small": (0.5, 10)}
+RATE = {"latency": (0.01, 10), "latency-12": (0.01, 10), "latency-48": (0.01, 10), "small": (0.5, 10)}
 """Seconds between two writes, and records in each."""
+SPREAD = {"latency-12": 12, "latency-48": 48}
+"""Partitions of the kinds with others than `PARTITIONS`."""
 KINDS = (*RATE, "idle")
 SIDES = ("ours", "jvm", "tuned")
 PERCENTILES = (50, 90, 95, 99)
@@ -74,9 +77,10 @@ class Times:
 class Traffic:
     """Records whose value begins with their production time, until the block ends."""
 
-    def __init__(self, servers: str, topic: str, every_s: float, count: int) -> None:
+    def __init__(self, servers: str, topic: str, kind: str) -> None:
         self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
-        self._topic, self._every_s, self._count = topic, every_s, count
+        self._topic, self._partitions = topic, SPREAD.get(kind, PARTITIONS)
+        self._every_s, self._count = RATE[kind]
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -89,12 +93,12 @@ class Traffic:
         self._producer.flush(20)
 
     def _run(self) -> None:
-        due = time.monotonic()
+        due, number = time.monotonic(), 0
         while not self._stop.wait(max(0.0, due - time.monotonic())):
             due += self._every_s
-            for number in range(self._count):
-                stamp = struct.pack("<d", time.time())
-                self._producer.produce(self._topic, stamp + bytes(142), partition=number % PARTITIONS)
+            for _ in range(self._count):
+                stamp, number = struct.pack("<d", time.time()), number + 1
+                self._producer.produce(self._topic, stamp + bytes(142), partition=number % self._partitions)
             self._producer.poll(0)
 
 
@@ -128,10 +132,10 @@ def control(servers: str, topic: str, kind: str, times: Times) -> dict[str, floa
         "log_level": "0",
     }
     consumer = Consumer(settings)
-    ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p))[1] for p in range(PARTITIONS)}
+    ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p))[1] for p in range(SPREAD.get(kind, PARTITIONS))}
     consumer.assign([TopicPartition(topic, p, end) for p, end in ends.items()])
     arrivals, until = Arrivals(times.warm_up_s), time.monotonic() + times.total_s
-    with Traffic(servers, topic, *RATE[kind]):
+    with Traffic(servers, topic, kind):
         while time.monotonic() < until:
             arrivals.take([m.value() or b"" for m in consumer.consume(1000, 0.005) if m.error() is None])
     consumer.close()
@@ -152,7 +156,7 @@ def query(side: str, servers: str, topic: str, kind: str, times: Times) -> dict[
         running = writer.start() if side == "jvm" else progress.start(writer)
         if kind == "idle":
             return idle(times.seconds)
-        with Traffic(servers, topic, *RATE[kind]):
+        with Traffic(servers, topic, kind):
             wait_for_batch(running, side)
             arrivals.begin(times.warm_up_s)
             time.sleep(times.warm_up_s)
@@ -215,11 +219,14 @@ def all_runs(rounds: int, kinds: Sequence[str], times: Times) -> dict[str, Any]:
         admin = ConfluentKafkaAdmin({"bootstrap.servers": servers}, limit_s=60.0)
         admin.create_topic("few", PARTITIONS)
         admin.create_topic("many", MANY)
+        for kind in SPREAD.keys() & {*kinds}:
+            admin.create_topic(kind, SPREAD[kind])
         for kind in (one for one in RATE if one in kinds):
             found: dict[str, list[dict[str, float]]] = {}
+            topic = kind if kind in SPREAD else "few"
             for number in range(rounds):
                 for side in (*(SIDES if number % 2 == 0 else SIDES[::-1]), "control"):
-                    found.setdefault(side, []).append(one_run(kind, side, servers, "few", times))
+                    found.setdefault(side, []).append(one_run(kind, side, servers, topic, times))
             result[kind] = {side: joined(runs) for side, runs in found.items()}
         if "idle" in kinds:
             result["idle"] = {
@@ -250,7 +257,12 @@ def show(result: dict[str, Any]) -> None:
 
 def markdown(result: Mapping[str, Any]) -> str:
     """Medians of the rounds, for each rate and side."""
-    kinds = {"latency": "1,000 records/s: ", "small": "10 records every 0.5 s: "}
+    kinds = {
+        "latency": "1,000 records/s: ",
+        "latency-12": "to 12 partitions: ",
+        "latency-48": "to 48 partitions: ",
+        "small": "10 records every 0.5 s: ",
+    }
     parts = ("a batch", "looking for offsets", "planning", "`walCommit`", "`addBatch`", "`commitOffsets`")
     rows, rounds = [], 1
     for kind in (one for one in kinds if one in result):
