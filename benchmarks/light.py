@@ -188,14 +188,14 @@ class Fleet:
 
     zookeeper: tuple[str, int]
     paths: Paths
-    topic: str
+    topics: Sequence[str]
     traffic: Traffic = field(default_factory=Traffic)
     consumers: dict[str, "Light"] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)  # loopback address → consumer
     port: int = 0
 
     def __post_init__(self) -> None:
-        self.pictures = Pictures(self.paths.topic(self.topic))
+        self.pictures = {topic: Pictures(self.paths.topic(topic)) for topic in self.topics}
 
     def address(self, consumer: str) -> str:
         """Return a separate address in 127.0.0.0/8: a registered address has no path."""
@@ -224,6 +224,7 @@ class Light:
 
     def __init__(self, fleet: Fleet, name: str) -> None:
         self.fleet, self.name = fleet, name
+        self.topic = topic_of(name, fleet.topics)
         self.incarnation = 0
         self._picture: TopicNode | None = None
         self._running: dict[int, Token] = {}
@@ -240,12 +241,12 @@ class Light:
         paths = self.fleet.paths
         claim = claims.drawn(await self._claim(), step=1)
         self.incarnation = claim.incarnation
-        member = Member(self.name, claim.incarnation, self.fleet.address(self.name), "boot")
+        member = Member(self.name, claim.incarnation, self.fleet.address(self.name), "boot", topics=(self.topic,))
         registered = claims.registered(claim, member, time.time())
         created = Create(paths.member(self.name), encode_member(member), OPEN_ACL_UNSAFE, EPHEMERAL)
         changed(await self._session.call(Transaction([created, self._write(claim, encode_claim(registered))])))
         self.fleet.consumers[self.name] = self
-        self._session.seen.add(paths.topic(self.fleet.topic))
+        self._session.seen.add(paths.topic(self.topic))
         self._session.wake.set()
         self._task = asyncio.create_task(self._run())
         self._task.add_done_callback(_check)
@@ -301,8 +302,8 @@ class Light:
             with suppress(NoNodeError):
                 await answer
         awaited = holding.takes_over(self._picture, self.name, self.incarnation, False)
-        due = {paths.partition(self.fleet.topic, p) for p in awaited if p not in self._releases}
-        return due | ({paths.topic(self.fleet.topic)} if now >= self._topic_at else set())
+        due = {paths.partition(self.topic, p) for p in awaited if p not in self._releases}
+        return due | ({paths.topic(self.topic)} if now >= self._topic_at else set())
 
     async def _learn(self) -> None:
         """Read the nodes of owned partitions, some at every poll."""
@@ -310,15 +311,15 @@ class Light:
         await self._read([p for p in self._running if p not in self._versions][:LEARNT_AT_ONCE])
 
     async def _read(self, partitions: Sequence[int]) -> None:
-        paths = {p: self.fleet.paths.partition(self.fleet.topic, p) for p in partitions}
+        paths = {p: self.fleet.paths.partition(self.topic, p) for p in partitions}
         for partition, answer in [(p, self._session.post(GetData(path, None))) for p, path in paths.items()]:
             self._versions[partition] = (await answer)[1].version
 
     async def _look(self, seen: set[str]) -> None:
-        topic, mine = self.fleet.topic, (self.name, self.incarnation)
+        topic, mine = self.topic, (self.name, self.incarnation)
         if self.fleet.paths.topic(topic) in seen and (node := await self._topic()) is not None:
             self._topic_at = time.monotonic() + poll_after_s(len(node[0]))
-            share = self.fleet.pictures.share(node[0], node[1].mzxid, self.name)
+            share = self.fleet.pictures[topic].share(node[0], node[1].mzxid, self.name)
             if holding.accepts(self._picture, share) is holding.Reading.ACT:
                 self._picture = share
         wanted = {p: self.fleet.paths.partition(topic, p) for p in holding.takes_over(self._picture, *mine, False)}
@@ -331,7 +332,7 @@ class Light:
 
     async def _topic(self) -> tuple[bytes, Any] | None:
         """Read the topic node with a watch; nothing, with a watch as well, while the node is empty."""
-        path = self.fleet.paths.topic(self.fleet.topic)
+        path = self.fleet.paths.topic(self.topic)
         try:
             found: tuple[bytes, Any] = await self._session.call(GetData(path, True))
         except NoNodeError:
@@ -360,7 +361,7 @@ class Light:
         for partition, epoch in epochs.items():
             token = Token(max(0, epoch - 1), self.incarnation, picture.generation)
             release = Release(epoch, self.name, self.incarnation, 0, picture.generation, token)
-            path = self.fleet.paths.partition(self.fleet.topic, partition)
+            path = self.fleet.paths.partition(self.topic, partition)
             writes.append(SetData(path, encode_release(release), self._versions.pop(partition)))
         try:
             changed(await self._session.call(Transaction(writes)))
@@ -396,9 +397,14 @@ class Light:
             picture = self._picture
             running = {p: RunningPartition(0, token, started=True) for p, token in self._running.items()}
             held = holding.may_hold(picture, self.name, self.incarnation, False)
-            found[self.fleet.topic] = TopicStatus(picture.generation, picture.epoch, held, running)
+            found[self.topic] = TopicStatus(picture.generation, picture.epoch, held, running)
         cluster = self.fleet.paths.cluster
         return encode_status(ConsumerStatus(self.name, cluster, self.incarnation, "boot", "ok", found))
+
+
+def topic_of(consumer: str, topics: Sequence[str]) -> str:
+    """Return the topic that a consumer registers for, by the number in the consumer's name: all topics get as many."""
+    return topics[int(consumer[1:]) % len(topics)]
 
 
 def _check(task: "asyncio.Task[None]") -> None:
@@ -417,8 +423,8 @@ async def _all(work: Sequence[Any]) -> None:
     await asyncio.gather(*(one(task) for task in work))
 
 
-async def _serve(pipe: Connection, host: str, port: int, cluster: str, topic: str) -> None:
-    fleet = Fleet((host, port), Paths(cluster), topic)
+async def _serve(pipe: Connection, host: str, port: int, cluster: str, topics: Sequence[str]) -> None:
+    fleet = Fleet((host, port), Paths(cluster), topics)
     # All loopback addresses: each consumer has a separate address.
     server = await asyncio.start_server(fleet.serve, "0.0.0.0", 0, backlog=2048)
     fleet.port = server.sockets[0].getsockname()[1]
@@ -433,7 +439,7 @@ async def _serve(pipe: Connection, host: str, port: int, cluster: str, topic: st
         pipe.send(fleet.traffic)
 
 
-def serve(pipe: Connection, host: str, port: int, cluster: str, topic: str) -> None:
+def serve(pipe: Connection, host: str, port: int, cluster: str, topics: Sequence[str]) -> None:
     """Obey until told to end: `("join", names)` answers when all are registered, `("leave", names)` when all have left,
     `("count", ())` at once; every answer is the traffic so far."""
-    asyncio.run(_serve(pipe, host, port, cluster, topic))
+    asyncio.run(_serve(pipe, host, port, cluster, topics))

@@ -1,12 +1,13 @@
 """How rebalances grow with consumers and partitions: up to 1,000 light consumers × 10,000 partitions on one machine.
 
-    python -m benchmarks.scale [--sizes 10x10000 100x10000 ...] [--parts ...] [--forms packed plain] [--json FILE]
+    python -m benchmarks.scale [--sizes 10x10000 300x20000x40 ...] [--parts ...] [--forms packed plain] [--json FILE]
 
 A real ZooKeeper, the production coordinator (the plain loop in this process), and light consumers in one other process
 (`benchmarks/light.py`): each with a session, a registration, watches, releases and an interface. Kafka is not asked: its
 answers are made here. Parts of sizes that the JSON file has already are not measured again; to a file of another machine or
 commit, none is added. In the form `plain`, no topic's node is packed.
 
+A size is consumers × partitions, or consumers × partitions × topics: then each consumer registers for one topic.
 For each size: one joins, a tenth joins, a tenth leaves cleanly; and a rolling restart, a tenth at a time.
 """
 
@@ -63,7 +64,7 @@ FORMER_MIB = {("1000x10000", "a tenth leaves"): 696.7}
 
 
 class Answers:
-    """`ports.KafkaAdmin`: a topic of `partitions`, without commits and subscribers."""
+    """`ports.KafkaAdmin`: topics of `partitions`, without commits and subscribers."""
 
     def __init__(self, partitions: int) -> None:
         self._partitions = partitions
@@ -153,12 +154,12 @@ def mib(before: light.Traffic, after: light.Traffic) -> float:
 class Site:
     """A size on the running ZooKeeper."""
 
-    def __init__(
-        self, zookeeper: EmbeddedZooKeeper, consumers: int, partitions: int, watch: Stopwatch, policy: Policy
-    ) -> None:
+    def __init__(self, zookeeper: EmbeddedZooKeeper, size: str, watch: Stopwatch, policy: Policy) -> None:
         self.zookeeper, self.watch = zookeeper, watch
-        self.size = f"{consumers}x{partitions}"
-        self.partitions = partitions
+        self.size = size
+        consumers, partitions, count = parsed(size)
+        self.topics = [f"{TOPIC}-{number:03d}" for number in range(count)] if count > 1 else [TOPIC]
+        self.partitions = partitions // count
         self.names = [f"c{number:04d}" for number in range(consumers)]
         self.live: list[str] = []
         self.paths = Paths(f"s{self.size}")
@@ -172,7 +173,7 @@ class Site:
             zk=self.zk,
             discovery=ZooKeeperDiscovery(self.zk, self.paths),
             statuses=self.statuses,
-            kafka=Answers(partitions),
+            kafka=Answers(self.partitions),
             clock=SystemClock(),
             policy=policy,
             bootstrap_servers="none:9092",
@@ -180,7 +181,7 @@ class Site:
         self.seen = replace(self.c, zk=KazooZooKeeper(zookeeper.connect_string))  # reads here do not count
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        address = (theirs, "127.0.0.1", zookeeper.port, self.paths.cluster, TOPIC)
+        address = (theirs, "127.0.0.1", zookeeper.port, self.paths.cluster, self.topics)
         self.process = context.Process(target=light.serve, args=address, daemon=True)
         self.process.start()
 
@@ -199,13 +200,14 @@ class Site:
 
     def measure(self, what: str, act: Callable[[], None]) -> dict[str, Any]:
         """Measure from the beginning of the change to Stable with all present consumers."""
-        known = len(self.records())
+        known = {(record.topic, record.rebalance, record.at) for record in self.records()}
         traffic, asked = self.order("count"), replace(self.asked)
         self.watch.reset()
         began = time.time()
         act()
         self.stable()
-        after, records = self.order("count"), self.records()[known:]
+        after = self.order("count")
+        records = [r for r in self.records() if (r.topic, r.rebalance, r.at) not in known]
         plans = [record for record in records if record.moves]
         figures = {
             "what": what,
@@ -227,18 +229,26 @@ class Site:
 
     def records(self) -> Sequence[Record]:
         """Oldest first."""
-        return history.records(self.seen, TOPIC, 10_000)[::-1]
+        found = (record for topic in self.topics for record in history.records(self.seen, topic, 10_000))
+        return sorted(found, key=lambda record: record.at)
 
     def stable(self) -> None:
         until(self._is_stable, f"{self.size} is Stable", LIMIT_S)
 
     def _is_stable(self) -> bool:
         assert self.process.is_alive(), "the process of the consumers has ended"
-        view = store.load(self.seen.zk, self.paths, TOPIC).view
+        consumers: dict[str, set[str]] = {topic: set() for topic in self.topics}
+        for name in self.live:
+            consumers[light.topic_of(name, self.topics)].add(name)
+        return all(self._is_settled(topic, live) for topic, live in consumers.items())
+
+    def _is_settled(self, topic: str, live: set[str]) -> bool:
+        view = store.load(self.seen.zk, self.paths, topic).view
         if view.state is None or view.node is None or view.state.state is not State.STABLE:
             return False
-        owners = set(self.live) if len(self.live) <= self.partitions else set(view.node.assignments.values())
-        return len(view.node.assignments) == self.partitions and set(view.node.assignments.values()) == owners
+        owners = set(view.node.assignments.values())
+        complete = len(view.node.assignments) == self.partitions
+        return complete and (owners == live if len(live) <= self.partitions else owners <= live)
 
     def close(self) -> None:
         self.pipe.send(("end", []))
@@ -308,14 +318,14 @@ def markdown(result: Mapping[str, Any]) -> str:
     changes = dict.fromkeys((size, what) for size, what, _ in found)
     rows = []
     for size, what in changes:
-        consumers, partitions = map(int, size.split("x"))
+        counts = " × ".join(f"{count:,}" for count in map(int, size.split("x")))
         plain = found.get((size, what, "plain"))
         for form in (one for one in ("plain", "packed") if (size, what, one) in found):
             change, load = found[size, what, form]
             figures = [figure(name, change[name]) for name in titles]
             target = target_of(size, what, change, plain[0] if plain and form == "packed" else None)
-            rows.append([f"{consumers:,} × {partitions:,}", what, form, *figures, f"{load:.1f}", target])
-    head = ("consumers × partitions", "change", "form", *titles.values(), "load", "target")
+            rows.append([counts, what, form, *figures, f"{load:.1f}", target])
+    head = ("consumers × partitions (× topics)", "change", "form", *titles.values(), "load", "target")
     table = grid(head, rows, ("change", "form", "target"))
     return f"{told(result, f'Settle time {SETTLE_S:g} s')}\n\n{table}"
 
@@ -338,12 +348,12 @@ def target_of(size: str, what: str, change: Mapping[str, Any], plain: Mapping[st
 
 def measured(size: str, part: str, watch: Stopwatch, policy: Policy) -> dict[str, Any]:
     """Measure a part of a size, on a separate ZooKeeper."""
-    consumers, partitions = map(int, size.split("x"))
     with tempfile.TemporaryDirectory(prefix="scale-") as folder, EmbeddedZooKeeper(Path(folder)) as zookeeper:
-        site = Site(zookeeper, consumers, partitions, watch, policy)
+        site = Site(zookeeper, size, watch, policy)
         try:
-            topics.add_topic(site.c, TOPIC, GROUP, actor=Actor("command", "benchmark"))
-            changes = list(PARTS[part](site, max(1, consumers // 10)))
+            for topic in site.topics:
+                topics.add_topic(site.c, topic, GROUP, actor=Actor("command", "benchmark"))
+            changes = list(PARTS[part](site, max(1, len(site.names) // 10)))
         finally:
             site.close()
     return {"load": os.getloadavg()[0], "changes": changes}
@@ -358,14 +368,22 @@ def refuse_others(file: Path, kept: Mapping[str, Any]) -> None:
 
 
 def size_of(text: str) -> str:
-    if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", text):
-        raise argparse.ArgumentTypeError(f"{text!r}: name consumers and partitions, such as 10x1000")
+    if not re.fullmatch(r"[1-9]\d*x[1-9]\d*(x[1-9]\d*)?", text):
+        raise argparse.ArgumentTypeError(f"{text!r}: name consumers and partitions, such as 10x1000, or also topics")
     return text
+
+
+def parsed(size: str) -> tuple[int, int, int]:
+    """Return consumers, partitions, and topics."""
+    consumers, partitions, *topics = map(int, size.split("x"))
+    return consumers, partitions, topics[0] if topics else 1
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--sizes", type=size_of, nargs="+", default=list(SIZES), help="consumers x partitions")
+    parser.add_argument(
+        "--sizes", type=size_of, nargs="+", default=list(SIZES), help="consumers x partitions (x topics)"
+    )
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--forms", nargs="+", choices=list(FORMS), default=["packed"], help="of the topic's node")
     parser.add_argument("--json", type=output, default="build/benchmarks/scale.json")
