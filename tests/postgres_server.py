@@ -47,9 +47,10 @@ def postgres_or_skip() -> Iterator["PostgresServer"]:
 
 
 def sink_url(request: pytest.FixtureRequest, folder: Path) -> str:
-    """Return the address of the database in the fixture's parameter: `postgresql`, or `sqlite` without a parameter."""
-    if getattr(request, "param", "sqlite") == "postgresql":
-        return str(request.getfixturevalue("postgres").url)
+    """Return the address of the database in the fixture's parameter; `sqlite` without a parameter."""
+    kind = getattr(request, "param", "sqlite").partition("-")[0]
+    if kind in ("postgresql", "mysql"):
+        return str(request.getfixturevalue({"postgresql": "postgres", "mysql": "mariadb"}[kind]).url)
     return f"sqlite:///{folder}/rows.sqlite"
 
 

@@ -126,8 +126,8 @@ class Bench:
         """Return what the processors have returned, in any order of the batches' rows."""
         return sorted(self.query(f'SELECT * FROM "{self.table}"'))
 
-    def stored(self, names: str = "name, key, value, expires") -> list[tuple[Any, ...]]:
-        question = f'SELECT {names} FROM consumer_state WHERE cluster = ? ORDER BY "partition", key, name'
+    def stored(self, names: str = 'name, "key", value, expires') -> list[tuple[Any, ...]]:
+        question = f'SELECT {names} FROM consumer_state WHERE cluster = ? ORDER BY "partition", "key", name'
         return self.query(question, self.cluster)
 
     def close(self) -> None:

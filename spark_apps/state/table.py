@@ -11,7 +11,7 @@ import msgspec
 
 from spark_apps.delivery import Writer
 from spark_apps.delivery.database import Cursor, first_line
-from spark_apps.state import StateDamaged, StateRefused
+from spark_apps.state import StateDamaged
 from spark_apps.state.handle import TIMERS
 
 TABLE = "consumer_state"
@@ -28,21 +28,21 @@ DUE_KEYS = 2_000
 _CREATE = f"""
 CREATE TABLE IF NOT EXISTS {TABLE} (
     cluster TEXT NOT NULL, topic TEXT NOT NULL, topic_id TEXT NOT NULL, "partition" INTEGER NOT NULL,
-    operator TEXT NOT NULL, name TEXT NOT NULL, key BYTEA NOT NULL, value BYTEA NOT NULL, expires BIGINT,
-    PRIMARY KEY (cluster, topic, topic_id, "partition", operator, key, name)
+    operator TEXT NOT NULL, name TEXT NOT NULL, "key" BYTEA NOT NULL, value BYTEA NOT NULL, expires BIGINT,
+    PRIMARY KEY (cluster, topic, topic_id, "partition", operator, "key", name)
 )"""
-_INDEX = f"""
-CREATE INDEX IF NOT EXISTS {TABLE}_expires
-ON {TABLE} (cluster, topic, topic_id, "partition", operator, name, expires) WHERE expires IS NOT NULL"""
+_INDEXED = ("cluster", "topic", "topic_id", "partition", "operator", "name", "expires")
 _OPERATOR = "cluster = ? AND topic = ? AND topic_id = ? AND operator = ?"
 _WHERE = f'{_OPERATOR} AND "partition" = ?'
-_FIND = f"SELECT key, name, value FROM {TABLE} WHERE {_WHERE}"  # noqa: S608
-_PARTITIONS = f'SELECT "partition", value FROM {TABLE} WHERE {_OPERATOR} AND key = ? AND name = ?'  # noqa: S608
-_DUE = f"SELECT key FROM {TABLE} WHERE {_WHERE} AND name = ? AND expires <= ? ORDER BY expires, key LIMIT {DUE_KEYS}"  # noqa: S608
-_DELETE = f"DELETE FROM {TABLE} WHERE {_WHERE} AND key = ? AND name = ?"  # noqa: S608
+_FIND = f'SELECT "key", name, value FROM {TABLE} WHERE {_WHERE}'  # noqa: S608
+_PARTITIONS = f'SELECT "partition", value FROM {TABLE} WHERE {_OPERATOR} AND "key" = ? AND name = ?'  # noqa: S608
+_DUE = (
+    f'SELECT "key" FROM {TABLE} WHERE {_WHERE} AND name = ? AND expires <= ? ORDER BY expires, "key" LIMIT {DUE_KEYS}'  # noqa: S608
+)
+_DELETE = f'DELETE FROM {TABLE} WHERE {_WHERE} AND "key" = ? AND name = ?'  # noqa: S608
 _DROP = f"DELETE FROM {TABLE} WHERE {_WHERE} AND name = ?"  # noqa: S608
 _CLEAR = f"DELETE FROM {TABLE} WHERE {_WHERE}"  # noqa: S608
-_EXPIRED = f"SELECT key, LENGTH(value) FROM {TABLE} WHERE {_WHERE} AND name = ? AND expires <= ? LIMIT {PURGED_ROWS}"  # noqa: S608
+_EXPIRED = f'SELECT "key", LENGTH(value) FROM {TABLE} WHERE {_WHERE} AND name = ? AND expires <= ? LIMIT {PURGED_ROWS}'  # noqa: S608
 
 
 _SIZE = f"SELECT COUNT(*), COALESCE(SUM(LENGTH(value)), 0) FROM {TABLE} WHERE {_WHERE} AND name <> ?"  # noqa: S608
@@ -62,11 +62,9 @@ class PartitionRow(msgspec.Struct, array_like=True, frozen=True):
 
 def prepare(cursor: Cursor) -> None:
     """Create the table and its index where they are missing; raises `StateDamaged` for a table with other columns."""
-    if not cursor.KEEPS_STATE:
-        raise StateRefused("state is kept in SQLite or PostgreSQL, not in this database; give the sink such a database")
     cursor.execute(f"{_CREATE} {cursor.BY_KEY}")
     check_columns(cursor)
-    cursor.execute(_INDEX)
+    cursor.make_index(f"{TABLE}_expires", TABLE, _INDEXED, "expires IS NOT NULL")
 
 
 def check_columns(cursor: Cursor) -> None:
@@ -98,7 +96,7 @@ class StateRows:
 
     def find(self, partition: int, keys: Collection[bytes]) -> Iterator[tuple[bytes, str, bytes]]:
         """Return key, name and value of all rows of these keys."""
-        found = self.cursor.query_in(_FIND, (*self._place, partition), "key", sorted(keys)) if keys else []
+        found = self.cursor.query_in(_FIND, (*self._place, partition), '"key"', sorted(keys)) if keys else []
         return ((bytes(key), name, bytes(value)) for key, name, value in found)
 
     def put(self, partition: int, rows: Iterable[tuple[bytes, str, bytes, int | None]]) -> None:

@@ -13,7 +13,6 @@ from spark_apps.delivery.database import Cursor, Database, RowSink
 from spark_apps.delivery.database_sink import DatabaseSink
 from spark_apps.delivery.dialects.mysql import DIALECT, _typed
 from spark_apps.delivery.lineage import table_dataset
-from spark_apps.state import StateRefused, table
 from tests.mariadb_server import MariaDBServer
 from tests.sink_bench import OLD, ROWS
 
@@ -88,11 +87,6 @@ def test_a_server_that_is_not_there_takes_no_claims() -> None:
         sink.claim(Writer("c", "t", "id", "a"), {0: OLD}, {})
 
 
-def test_state_is_refused_by_name(database: Database) -> None:
-    with pytest.raises(StateRefused, match="state is kept in SQLite or PostgreSQL"), database.transaction() as cursor:
-        table.prepare(cursor)
-
-
 @pytest.mark.parametrize(
     ("url", "problem"),
     [
@@ -127,6 +121,14 @@ def test_the_file_of_options_has_the_password(mariadb: MariaDBServer, tmp_path: 
 def test_a_text_in_a_key_gets_a_length() -> None:
     made = _typed('CREATE TABLE t ("a" TEXT, b TEXT, c BYTEA, PRIMARY KEY ("a"), UNIQUE (d))')
     assert made == 'CREATE TABLE t ("a" VARCHAR(255), b LONGTEXT, c LONGBLOB, PRIMARY KEY ("a"), UNIQUE (d))'
+
+
+def test_a_full_key_shortens_the_texts_without_a_limit_of_their_own() -> None:
+    made = _typed("CREATE TABLE t (topic TEXT, a TEXT, b TEXT, c BYTEA, d TEXT, PRIMARY KEY (topic, a, b, c))")
+    assert made == (
+        "CREATE TABLE t (topic VARCHAR(249), a VARCHAR(134), b VARCHAR(134), c VARBINARY(1000), d LONGTEXT, "
+        "PRIMARY KEY (topic, a, b, c))"
+    )
 
 
 def test_a_table_is_a_dataset_of_lineage() -> None:

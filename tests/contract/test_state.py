@@ -1,4 +1,4 @@
-"""State in one transaction with rows and positions, on SQLite and on PostgreSQL."""
+"""State in one transaction with rows and positions, on each database."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -15,14 +15,15 @@ from coordinator_tasks.core.model import Token
 from spark_apps.delivery.database import Database
 from spark_apps.delivery.dialects import postgresql
 from spark_apps.state import ProcessorFailed, StateChanged, StateDamaged, StateRefused
+from tests.postgres_server import sink_url
 from tests.stateful_bench import COUNT, NEW, OLD, Bench, Counting, keys
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "postgresql-staged"])
+@pytest.fixture(params=["sqlite", "postgresql", "postgresql-staged", "mysql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "postgresql-staged":
         monkeypatch.setattr(postgresql, "STAGED_ROWS", 1)
-    return f"sqlite:///{tmp_path}/rows.sqlite" if request.param == "sqlite" else request.getfixturevalue("postgres").url
+    return sink_url(request, tmp_path)
 
 
 @pytest.fixture
@@ -265,7 +266,9 @@ def test_a_partition_s_row_that_another_program_has_changed_is_named(bench: Benc
     bench.write("a", OLD, keys(0, "x"))
     database = Database(bench.url)
     with database.transaction() as cursor:
-        cursor.execute("UPDATE consumer_state SET value = ? WHERE cluster = ? AND key = ?", (value, bench.cluster, b""))
+        cursor.execute(
+            'UPDATE consumer_state SET value = ? WHERE cluster = ? AND "key" = ?', (value, bench.cluster, b"")
+        )
     database.close()
     with pytest.raises(StateDamaged, match=r"the row \$partition of key none cannot be read"):
         bench.claim("b", NEW)

@@ -28,9 +28,6 @@ class Cursor:
     BY_KEY: ClassVar[str] = ""
     """End of a `CREATE TABLE` whose rows are found and replaced by their primary key."""
 
-    KEEPS_STATE: ClassVar[bool] = True
-    """Whether the table of state fits into this database."""
-
     def __init__(self, cursor: Any) -> None:
         self._cursor = cursor
 
@@ -85,6 +82,10 @@ class Cursor:
     def has_table(self, table: str) -> bool:
         """Return whether there is such a table."""
         return self.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", [table]) != []
+
+    def make_index(self, name: str, table: str, columns: Sequence[str], where: str) -> None:
+        """Create the index of these rows where it is missing; a dialect without partial indexes takes all rows."""
+        self.execute(f'CREATE INDEX IF NOT EXISTS {name} ON "{table}" ({quoted(columns)}) WHERE {where}')
 
     def load(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
         """Add many rows in the database's quickest way; a row whose key exists is an error."""

@@ -11,8 +11,9 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.names import MAX_ID_BYTES, MAX_TOPIC_CHARS
 from coordinator_tasks.core.text.partition_text import cut
-from spark_apps.delivery.dialects import Cursor, Dialect, Row, insertion
+from spark_apps.delivery.dialects import Cursor, Dialect, Row, insertion, quoted
 
 try:
     import pymysql
@@ -33,8 +34,15 @@ _SESSION = (
     # The server ends the connection of a writer that stops within a transaction, or loses its host.
     "SET SESSION wait_timeout = 60",
 )
+_KEY_BYTES = 3_072
+"""InnoDB's limit of all columns of a key; a character takes 4 bytes."""
 _LONGEST_KEY = 255
-"""Characters of a text in a key: InnoDB takes 3,072 bytes in all."""
+"""Maximum characters of a text in a key."""
+_LONGEST_BYTES = 1_000
+"""Maximum bytes of a binary column in a key."""
+_BOUNDED = {"cluster": MAX_ID_BYTES, "topic": MAX_TOPIC_CHARS, "topic_id": 36}
+"""Characters of texts that have a limit of their own; they leave more of a full key to the other texts."""
+_NUMBER_BYTES = 8
 _KEYS = re.compile(r"(?:PRIMARY KEY|UNIQUE) \((.*?)\)", re.IGNORECASE)
 _TYPES = {"TEXT": "LONGTEXT", "BYTEA": "LONGBLOB"}
 _COLUMN = re.compile(r'("?)(\w+)\1 (TEXT|BYTEA)\b', re.IGNORECASE)
@@ -72,8 +80,6 @@ class _Connection(pymysql.connections.Connection):  # type: ignore[misc]
 
 
 class _Cursor(Cursor):
-    KEEPS_STATE = False  # a key of state is longer than a key of InnoDB
-
     def __init__(self, cursor: Any, table_options: str) -> None:
         super().__init__(cursor)
         self._table_options = table_options
@@ -99,6 +105,15 @@ class _Cursor(Cursor):
     def query_locked(self, statement: str, values: Row = ()) -> list[tuple[Any, ...]]:
         return self.query(f"{statement} FOR UPDATE", values)
 
+    def has_table(self, table: str) -> bool:
+        found = "SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?"
+        return self.query(found, [table]) != []
+
+    def make_index(self, name: str, table: str, columns: Sequence[str], where: str) -> None:  # noqa: ARG002 - indexes hold all rows
+        found = "SELECT 1 FROM information_schema.statistics WHERE table_schema = DATABASE() AND index_name = ?"
+        if not self.query(found, [name]):
+            self.execute(f'CREATE INDEX {name} ON "{table}" ({quoted(columns)})')
+
     def merge(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
         first = columns[0]
         self.executemany(f'{insertion(table, columns)} ON DUPLICATE KEY UPDATE "{first}" = "{first}"', rows)
@@ -116,14 +131,33 @@ class _Cursor(Cursor):
 
 def _typed(statement: str) -> str:
     """Return a `CREATE TABLE` with MySQL's types: a text in a key has a length."""
-    keys = {name.strip(' "') for found in _KEYS.findall(statement) for name in found.split(",")}
+    keys = [[name.strip(' "') for name in found.split(",")] for found in _KEYS.findall(statement)]
+    kinds = {name: kind.upper() for _, name, kind in _COLUMN.findall(statement)}
+    lengths: dict[str, int] = {}
+    for key in keys:
+        for name, length in _lengths(key, kinds).items():
+            lengths[name] = min(length, lengths.get(name, length))
 
     def typed(column: re.Match[str]) -> str:
         quote, name, kind = column.groups()
-        mine = f"VARCHAR({_LONGEST_KEY})" if name in keys and kind.upper() == "TEXT" else _TYPES[kind.upper()]
+        sized = {"TEXT": "VARCHAR", "BYTEA": "VARBINARY"}[kind.upper()]
+        mine = f"{sized}({lengths[name]})" if name in lengths else _TYPES[kind.upper()]
         return f"{quote}{name}{quote} {mine}"
 
     return _COLUMN.sub(typed, statement)
+
+
+def _lengths(key: Sequence[str], kinds: Mapping[str, str]) -> dict[str, int]:
+    """Return the lengths of a key's texts and binary columns, so that the key fits."""
+    texts = [name for name in key if kinds.get(name) == "TEXT"]
+    binaries = {name: _LONGEST_BYTES for name in key if kinds.get(name) == "BYTEA"}
+    left = (_KEY_BYTES - sum(binaries.values()) - _NUMBER_BYTES * (len(key) - len(texts) - len(binaries))) // 4
+    if left >= _LONGEST_KEY * len(texts):
+        return binaries | dict.fromkeys(texts, _LONGEST_KEY)
+    bounded = {name: _BOUNDED[name] for name in texts if name in _BOUNDED}
+    others = [name for name in texts if name not in bounded]
+    share = (left - sum(bounded.values())) // max(1, len(others))
+    return binaries | bounded | dict.fromkeys(others, min(share, _LONGEST_KEY))
 
 
 class MySQL(Dialect):
