@@ -128,6 +128,9 @@ class Recovery:
                 if not self.may_recover(error, steps, sink.database.blames_record):
                     raise
                 log.warning("topic %s: a batch failed, and its bad records are set apart: %s", writer.topic, error)
+        if self.policy.action == Action.DEAD_LETTER and self._send is None:
+            with sink.database.transaction() as cursor:  # MySQL would commit the batch before it creates a table
+                table.prepare(cursor)
         found = Bad(dict(bad.records), Counter(bad.counts))
         adding = partial(self._add, writer, found, sink.database.blames_record)
         return self._noted(steps, found, sink.write(writer, steps, rows, adding))
@@ -163,7 +166,6 @@ class Recovery:
         if letters and self._send is not None:
             self._send(letters)
         elif letters:
-            table.prepare(cursor)
             table.put_letters(cursor, letters)
 
     def without_problems(self, rows: pa.Table, steps: Steps, bad: Bad) -> pa.Table:

@@ -25,9 +25,9 @@ COLUMNS = (
 _CREATE = f"""
 CREATE TABLE IF NOT EXISTS {TABLE} (
     cluster TEXT NOT NULL, topic TEXT NOT NULL, topic_id TEXT NOT NULL, "partition" INTEGER NOT NULL,
-    "offset" BIGINT NOT NULL, version INTEGER NOT NULL, key BYTEA, value BYTEA, headers TEXT NOT NULL,
+    "offset" BIGINT NOT NULL, version INTEGER NOT NULL, "key" BYTEA, value BYTEA, headers TEXT NOT NULL,
     timestamp_ms BIGINT NOT NULL, timestamp_type INTEGER NOT NULL, error_class TEXT NOT NULL, error TEXT NOT NULL,
-    stage TEXT NOT NULL, release TEXT NOT NULL, consumer TEXT NOT NULL, failed_at_ms BIGINT NOT NULL,
+    stage TEXT NOT NULL, "release" TEXT NOT NULL, consumer TEXT NOT NULL, failed_at_ms BIGINT NOT NULL,
     tries INTEGER NOT NULL, PRIMARY KEY (cluster, topic, topic_id, "partition", "offset")
 )"""
 _SELECT = f"SELECT {', '.join(f'{chr(34)}{name}{chr(34)}' for name in COLUMNS)} FROM {TABLE}"  # noqa: S608
