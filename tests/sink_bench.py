@@ -25,13 +25,16 @@ from spark_apps.delivery.dialects import postgresql
 from spark_apps.lakehouse.delta import DeltaSink
 from spark_apps.lakehouse.iceberg import IcebergSink
 from spark_apps.lakehouse.table_sink import TableSink
+from tests.rest_catalog import RestCatalogServer, catalog_in
 
 OLD, NEW = Token(3, 1, "g1"), Token(5, 1, "g1")
 ROWS = RowSink("texts", {"text": "TEXT"})
 SCHEMA = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("text", pa.string())])
 DATABASES = ("sqlite", "postgresql", "postgresql-staged", "mysql")
-TABLES = ("delta", "iceberg")
+TABLES = ("delta", "iceberg", "iceberg-rest")
 ICEBERG = "shop.texts"
+REST_CATALOG = "REST_CATALOG"
+"""Variable of the environment with the address of the REST catalog, for further processes of a test too."""
 SINKS = (*DATABASES, *TABLES)
 
 
@@ -207,13 +210,14 @@ def table_sink(kind: str, folder: Path, columns: list[str] | None = SCHEMA.names
     schema = None if columns is None else pa.schema([SCHEMA.field(name) for name in columns])
     if kind == "delta":
         return DeltaSink(str(folder / "texts"), schema=schema, **options)
-    return IcebergSink("tests", ICEBERG, catalog_in(folder), schema=schema, **options)
+    return IcebergSink("tests", ICEBERG, catalog_of(kind, folder), schema=schema, **options)
 
 
-def catalog_in(folder: Path) -> dict[str, str]:
-    """A SQL catalog and its tables in this folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return {"type": "sql", "uri": f"sqlite:///{folder}/catalog.sqlite", "warehouse": f"file://{folder}"}
+def catalog_of(kind: str, folder: Path) -> dict[str, str]:
+    """The properties of a catalog for this folder."""
+    if kind == "iceberg":
+        return catalog_in(folder)
+    return {"type": "rest", "uri": os.environ[REST_CATALOG], "warehouse": str(folder)}
 
 
 class DeltaBench(TableBench):
@@ -250,11 +254,11 @@ class DeltaBench(TableBench):
 
 
 class IcebergBench(TableBench):
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__("iceberg", folder, monkeypatch)
+    def __init__(self, kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(kind, folder, monkeypatch)
 
     def _table(self, folder: Path | None = None) -> Table:
-        return load_catalog("tests", **catalog_in(folder or self.folder)).load_table(ICEBERG)
+        return load_catalog("tests", **catalog_of(self.kind, folder or self.folder)).load_table(ICEBERG)
 
     def table(self, name: str = "", folder: Path | None = None, version: int | None = None) -> pa.Table:
         return self._table((folder or self.folder) / name).scan(snapshot_id=version).to_arrow()
@@ -285,7 +289,7 @@ class IcebergBench(TableBench):
         return first_of_tokens(commits)
 
     def replace(self) -> None:
-        catalog = load_catalog("tests", **catalog_in(self.folder))
+        catalog = load_catalog("tests", **catalog_of(self.kind, self.folder))
         catalog.drop_table(ICEBERG)
         catalog.create_table(ICEBERG, SCHEMA)
 
@@ -301,7 +305,11 @@ def bench_of(kind: str, request: pytest.FixtureRequest, folder: Path, monkeypatc
             return DatabaseBench(request.getfixturevalue("postgres").url)
         case "mysql":
             return DatabaseBench(request.getfixturevalue("mariadb").url)
-        case "iceberg":
-            return IcebergBench(folder, monkeypatch)
+        case "iceberg" | "iceberg-rest":
+            if kind == "iceberg-rest":
+                server = RestCatalogServer()
+                request.addfinalizer(server.stop)
+                monkeypatch.setenv(REST_CATALOG, server.url)
+            return IcebergBench(kind, folder, monkeypatch)
         case _:
             return DeltaBench(folder, monkeypatch)

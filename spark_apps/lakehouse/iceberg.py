@@ -38,6 +38,8 @@ try:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table, TableProperties, Transaction
     from pyiceberg.table.metadata import TableMetadata
+    from requests import Response, Session
+    from requests.adapters import HTTPAdapter
 except ImportError as missing:
     raise TableRefused(
         "a sink for Apache Iceberg needs pyiceberg, which is not installed here; "
@@ -55,6 +57,8 @@ except ImportError:  # only SQL catalogs need it
 PREFIX = "kafka"
 SUMMARY = "kafka"
 _AWAY = (OSError, RESTError, SQLAlchemyError)
+CONNECT_LIMIT_S, ANSWER_LIMIT_S = 10.0, 60.0
+"""For each request to a REST catalog; pyiceberg itself has no limit."""
 
 
 class IcebergSink(TableSink):
@@ -90,7 +94,7 @@ class _Iceberg:
     def read(self, writer: Writer, tokens: Tokens) -> dict[int, tuple[str, SinkEntry]]:
         with self._answering():
             if self._catalog is None:
-                self._catalog = self._load()
+                self._catalog = _bounded(self._load())
             self._table = self._opened(self._catalog)
             stored = self._table.properties
         found = {partition: stored.get(_key(writer, partition)) for partition in tokens}
@@ -182,6 +186,21 @@ class _Iceberg:
             raise TableRefused(f"{self.place} cannot be read or written: {in_one_line(str(error))}") from error
         except _AWAY as error:
             raise SinkUnavailable(f"{self.place} does not answer: {in_one_line(str(error))}") from error
+
+
+class _Bounded(HTTPAdapter):
+    """Ends a request that is not answered in time."""
+
+    def send(self, *request: Any, **options: Any) -> Response:
+        return super().send(*request, **options | {"timeout": (CONNECT_LIMIT_S, ANSWER_LIMIT_S)})
+
+
+def _bounded(catalog: Catalog) -> Catalog:
+    session = getattr(catalog, "_session", None)  # a REST catalog's
+    if isinstance(session, Session):
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, _Bounded())
+    return catalog
 
 
 def _create(io: FileIO, path: str) -> Any:

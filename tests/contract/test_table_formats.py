@@ -14,7 +14,8 @@ from spark_apps.delivery import SinkStep, SinkUnavailable
 from spark_apps.lakehouse import TableRefused
 from spark_apps.lakehouse.delta import FORGETS, DeltaSink, _checkpoint_files
 from spark_apps.lakehouse.iceberg import IcebergSink
-from tests.sink_bench import ICEBERG, OLD, SCHEMA, catalog_in, patient_claim, rows_of, table_sink
+from tests.rest_catalog import catalog_in
+from tests.sink_bench import ICEBERG, OLD, SCHEMA, patient_claim, rows_of, table_sink
 from tests.table_writer import WRITER
 
 FUTURE = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["future"], "writerFeatures": ["future"]}

@@ -13,12 +13,12 @@ from spark_apps.plain import Output
 from tests.integration.agent_site import Running, Site, wait_for
 from tests.integration.lake_pipeline import build, by_files
 from tests.integration.test_agent_spark import START_S, SparkProcess
-from tests.sink_bench import TABLES, TableBench, bench_of
+from tests.sink_bench import TableBench, bench_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 
-@pytest.fixture(params=TABLES)
+@pytest.fixture(params=["delta", "iceberg"])
 def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TableBench]:
     made = bench_of(request.param, request, tmp_path / "tables", monkeypatch)
     assert isinstance(made, TableBench)
