@@ -21,6 +21,7 @@ from coordinator_tasks.cli.base import (
     exit_if_left_out,
     how_of,
     listed,
+    managed,
     opened,
     read_file,
     say_how_to_execute,
@@ -88,7 +89,9 @@ def export_history(
     """
     problems: list[str] = []
     with opened(context) as c:
-        named = topics or history.recorded(c)
+        recorded = history.recorded(c)
+        managed(c, [topic for topic in topics or () if topic not in recorded])  # a removed topic has a history
+        named = topics or recorded
         if to is None:
             waiting.stop()
             for line in history_export.lines(c, named, {}, problems):

@@ -111,6 +111,7 @@ def test_an_export_of_the_history_refuses_what_it_did_not_write(run: Run, tmp_pa
     code, _, error = run("export-history", "--to", str(file))
     assert (code, "line 1: has format version 2; this release reads 1 to 1" in error) == (2, True), error
     assert file.read_text() == '{"version":2}\n'
+    assert "topic 'order' is not managed by cluster 'shop'" in run("export-history", "order")[2]
     with file.open() as other:
         flock(other, LOCK_EX)
         assert f"another export writes {file}; wait for its end" in run("export-history", "--to", str(file))[2]
