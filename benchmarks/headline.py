@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from benchmarks import (
     autoscale,
+    dag_parsing,
     demo,
     fence,
     figures,
@@ -329,6 +330,7 @@ PLACES = (
     Place(FURTHER, "scale", ("scale",), scale.markdown),
     Place(FURTHER, "scale, 50,000 partitions", ("scale-50000",), scale.markdown),
     Place(FURTHER, "scale, simulated", ("scale-simulated",), scale_simulated.markdown),
+    Place(FURTHER, "DAGs", ("dag_parsing",), dag_parsing.markdown),
     Place(FURTHER, "weighted", ("weighted",), weighted.markdown),
     Place(
         FURTHER,
