@@ -129,10 +129,7 @@ class ConfluentKafkaAdmin(_Client):
         self, topics: Collection[str], problems: dict[str, CoordinatorError] | None = None
     ) -> Mapping[str, TopicDescription | None]:
         found = self._topics(topics, problems) if topics else {}
-        return {
-            name: topic and TopicDescription(name, str(topic.topic_id), len(topic.partitions), _racks(topic.partitions))
-            for name, topic in found.items()
-        }
+        return {name: _described(name, topic) for name, topic in found.items()}
 
     def committed(self, wanted: Wanted) -> Mapping[str, GroupAnswer]:
         if not wanted:
@@ -213,9 +210,8 @@ class ConfluentGroupOffsets(_Client):
             raise self._broker.translated(error, f"the offset of {topic}-{failed[0].partition} in {about}") from error
         return {}
 
-    def topic_id(self, topic: str) -> str:
-        found = self._topics([topic])[topic]
-        return str(found.topic_id) if found is not None else ""
+    def describe(self, topic: str) -> TopicDescription | None:
+        return _described(topic, self._topics([topic])[topic])
 
     def ends(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -232,6 +228,12 @@ def _metadata(place: TopicPartition) -> str:
         return place.metadata or ""
     except UnicodeDecodeError:
         return ""
+
+
+def _described(name: str, found: Any) -> TopicDescription | None:
+    if found is None:
+        return None
+    return TopicDescription(name, str(found.topic_id), len(found.partitions), _racks(found.partitions))
 
 
 def _racks(partitions: Iterable[Any]) -> dict[int, tuple[str, ...]]:

@@ -234,8 +234,8 @@ class GroupOffsets(Protocol):
         Returns why some are not committed (unknown outcome), while all others are.
         """
 
-    def topic_id(self, topic: str) -> str:
-        """Return the topic's present id; empty = unknown topic."""
+    def describe(self, topic: str) -> TopicDescription | None:
+        """Return id and partitions of the topic as it is now; `None` = unknown topic."""
 
     def ends(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
         """Return partition → the offset after its last readable record, for existing partitions with a leader."""

@@ -69,8 +69,8 @@ def test_a_topic_has_an_id_and_partitions_and_an_unknown_one_is_none(bench: Benc
     assert described.topic_id
     assert found["no-such-topic"] is None
     assert bench.admin.describe([]) == {}
-    assert bench.offsets(bench.group).topic_id(bench.topic) == described.topic_id
-    assert bench.offsets(bench.group).topic_id("no-such-topic") == ""
+    assert bench.offsets(bench.group).describe(bench.topic) == described
+    assert bench.offsets(bench.group).describe("no-such-topic") is None
 
 
 def test_commits_come_back_with_what_their_metadata_says(bench: Bench) -> None:

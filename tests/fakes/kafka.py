@@ -154,9 +154,8 @@ class FakeGroupOffsets:
             self.kafka.stored[self.group, topic, partition] = (one.offset, encode_metadata(one))
         return {}
 
-    def topic_id(self, topic: str) -> str:
-        found = self.kafka.describe([topic])[topic]
-        return found.topic_id if found is not None else ""
+    def describe(self, topic: str) -> TopicDescription | None:
+        return self.kafka.describe([topic])[topic]
 
     def ends(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
         return {p: self.kafka.log(topic, p)[1] for p in self.kafka.led(topic, partitions)}

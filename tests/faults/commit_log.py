@@ -116,7 +116,7 @@ class CommitLog:
             return list(self._commits.get((group, topic), ()))
 
     def _end(self) -> int:
-        self._ends.topic_id(OFFSETS_TOPIC)  # as in `Servers.ends`
+        self._ends.describe(OFFSETS_TOPIC)  # as in `Servers.ends`
         return self._ends.ends(OFFSETS_TOPIC, [0])[0]
 
     def close(self) -> None:

@@ -82,7 +82,7 @@ OPERATIONS: Mapping[str, frozenset[str]] = {
     "Registry": frozenset({"register", "deregister"}),
     "StatusClient": frozenset({"ask", "post_topic"}),
     "KafkaAdmin": frozenset({"describe", "committed", "bounds", "at_times", "group_members"}),
-    "GroupOffsets": frozenset({"hold", "committed", "commit", "topic_id", "ends", "beginnings", "at_times"}),
+    "GroupOffsets": frozenset({"hold", "committed", "commit", "describe", "ends", "beginnings", "at_times"}),
 }
 NO_FAILPOINT: Mapping[str, str] = {
     "ZooKeeper.listen": "adds a listener in this process",

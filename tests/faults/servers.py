@@ -53,7 +53,7 @@ class Servers:
         return insist(self._ends_now)
 
     def _ends_now(self) -> dict[int, int]:
-        self._ends.topic_id(self.topic)  # an admin client learns of a leader's new epoch by that alone
+        self._ends.describe(self.topic)  # an admin client learns of a leader's new epoch by that alone
         return dict(self._ends.ends(self.topic, range(self.partitions)))
 
     def begin_group(self, group: str, offsets: dict[int, int]) -> None:

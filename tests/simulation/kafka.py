@@ -206,9 +206,10 @@ class Offsets:
     def _place(self, topic: str, partition: int) -> Place:
         return self.group, topic, partition
 
-    def topic_id(self, topic: str) -> str:
+    def describe(self, topic: str) -> TopicDescription | None:
         self.brokers.request("kafka.read")
-        return self.brokers.logs[topic].topic_id
+        log = self.brokers.logs[topic]
+        return TopicDescription(topic, log.topic_id, len(log.ends))
 
     def ends(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
         self.brokers.request("kafka.read")

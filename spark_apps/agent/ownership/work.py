@@ -153,9 +153,7 @@ def perform(offsets: GroupOffsets, topic: str, work: Work, sink: TransactionalSi
     try:
         match work:
             case OffsetFetch() as fetch:
-                unheld = offsets.hold(topic, fetch.topic_id, fetch.holding)
-                entries = offsets.committed(topic, fetch.partitions)
-                return FetchedOffsets(entries, offsets.topic_id(topic) if fetch.asks_id else None, unheld)
+                return _fetched(offsets, topic, fetch)
             case Commit(offsets=entries):
                 failed = offsets.commit(topic, entries)
                 return CommitDone(offsets.fences, failed)
@@ -174,6 +172,14 @@ def perform(offsets: GroupOffsets, topic: str, work: Work, sink: TransactionalSi
         return Failed(str(error), fenced=error.partitions)
     except (KafkaUnavailable, Refused) as error:
         return Failed(str(error), refused=isinstance(error, GroupInUse))
+
+
+def _fetched(offsets: GroupOffsets, topic: str, fetch: OffsetFetch) -> FetchedOffsets:
+    unheld = offsets.hold(topic, fetch.topic_id, fetch.holding)
+    entries = offsets.committed(topic, fetch.partitions)
+    described = offsets.describe(topic) if fetch.asks_id else None
+    topic_id = described.topic_id if described is not None else ""
+    return FetchedOffsets(entries, topic_id if fetch.asks_id else None, unheld)
 
 
 def _claimed(sink: TransactionalSink | None, topic: str, claim: SinkClaim) -> Result:

@@ -207,7 +207,7 @@ class TopicRunner:
     def _warm_up(self, offsets: GroupOffsets) -> None:
         """Connect ahead: a client's first requests find the brokers and the coordinator, and no partition should wait."""
         with suppress(CoordinatorError):  # the first real request reports the error
-            offsets.topic_id(self.topic)
+            offsets.describe(self.topic)
             offsets.committed(self.topic, (0,))
 
     # The reader ------------------------------------------------------------------------------------------------------

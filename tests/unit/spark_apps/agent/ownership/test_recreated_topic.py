@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core.model import Committed, Token
+from coordinator_tasks.core.model import Committed, Token, TopicDescription
 from spark_apps.agent.ownership.work import (
     FetchedOffsets,
     OffsetFetch,
@@ -67,8 +67,8 @@ def test_a_topic_recreated_during_a_look_shows_its_new_id(stage: Stage) -> None:
             stage.kafka.create_topic(topic, 4)
             return found
 
-        def topic_id(self, topic: str) -> str:
-            found = super().topic_id(topic)
+        def describe(self, topic: str) -> TopicDescription | None:
+            found = super().describe(topic)
             stage.kafka.create_topic(topic, 4)
             return found
 

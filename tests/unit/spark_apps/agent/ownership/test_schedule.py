@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core.model import Handoff, StartRule, Token
+from coordinator_tasks.core.model import Handoff, StartRule, Token, TopicDescription
 from spark_apps.agent.ownership.first import FirstOffsets
 from spark_apps.agent.ownership.work import (
     Commit,
@@ -25,13 +25,13 @@ def test_a_large_topics_id_is_asked_for_less_often_but_always_when_a_holding_beg
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    topic_id = stage.offsets.topic_id
+    describe = stage.offsets.describe
 
-    def counted(topic: str) -> str:
+    def counted(topic: str) -> TopicDescription | None:
         asked.append(topic)
-        return topic_id(topic)
+        return describe(topic)
 
-    monkeypatch.setattr(type(stage.offsets), "topic_id", lambda _, topic: counted(topic))
+    monkeypatch.setattr(type(stage.offsets), "describe", lambda _, topic: counted(topic))
     stage.node = replace(stage.node, initial_partitions=5000)
     stage.own(0)
     assert len(asked) == 1
