@@ -56,6 +56,7 @@ class Bench:
         self.table = f"totals_{self.cluster}"
         self.now_s = 1_000.0
         self.failing = False
+        self.partition_count = 0
         self.sinks: dict[str, StatefulSink] = {}
         self.offsets: dict[int, int] = {}
         for name in "ab":
@@ -82,7 +83,7 @@ class Bench:
             raise ZeroDivisionError
 
     def writer(self, name: str, topic_id: str = "id-1") -> Writer:
-        return Writer(self.cluster, "orders", topic_id, name)
+        return Writer(self.cluster, "orders", topic_id, name, self.partition_count)
 
     def claim(
         self,

@@ -62,12 +62,16 @@ class PositionMoved(CoordinatorError):
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Owner of positions: one topic in one cluster of consumers, and the requesting consumer."""
+    """Owner of positions: one topic in one cluster of consumers, and the requesting consumer.
+
+    `partition_count`: of the topic in Kafka, about a second ago; 0 = not known.
+    """
 
     cluster: str
     topic: str
     topic_id: str
     consumer: str
+    partition_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,18 @@ class StateChanged(CoordinatorError):
     code = "KPC-067"
 
 
+class StatePartitionsAdded(CoordinatorError):
+    """The topic has more partitions than when its state began. Kafka's partitioner now writes most keys to other partitions,
+    where their state is not. The consumers process no record of the topic, and the state stays as it is.
+
+    Remedy: give the operator another name: its state begins empty where the partitions stand. To keep the state, copy the
+    records to a new topic and read that topic. If the producers keep each key in its partition, declare
+    `keeps_partition=True`.
+    """
+
+    code = "KPC-100"
+
+
 class ProcessorFailed(RecordAtFault, CoordinatorError):
     """A stateful processor raises, returns rows of another schema, or keeps more under a key than is allowed. Nothing of the
     batch was written; the partition waits and is tried again.

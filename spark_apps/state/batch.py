@@ -42,7 +42,7 @@ MICROS_PER_MS = 1_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
     """A processor with its declarations. `rows`: schema of the input; `by`: places of the grouping columns there;
-    `event_time`: column and delay of the watermark in ms; `idle_s`, `keeps_on_reset`: see `Stateful`; `schema`: the state's schema as text; `dropped`: state
+    `event_time`: column and delay of the watermark in ms; `idle_s`, `keeps_on_reset`, `keeps_partition`: see `Stateful`; `schema`: the state's schema as text; `dropped`: state
     variables that are to be deleted; `expiring`: state variables with a TTL.
     """
 
@@ -56,6 +56,7 @@ class Operator:
     event_time: tuple[str, int] | None
     idle_s: float
     keeps_on_reset: bool
+    keeps_partition: bool
     schema: str
     dropped: frozenset[str]
     expiring: tuple[str, ...]

@@ -9,7 +9,7 @@ import pyarrow as pa
 from spark_apps.delivery import SinkEntry, SinkStep, StateSize, Writer
 from spark_apps.delivery.database import Cursor
 from spark_apps.delivery.database_sink import Adding, DatabaseSink, Prepare
-from spark_apps.state import table
+from spark_apps.state import StatePartitionsAdded, table
 from spark_apps.state.batch import Batch, Operator, check_schema
 from spark_apps.state.table import StateRows
 
@@ -23,6 +23,7 @@ class StatefulSink(DatabaseSink):
         super().__init__(sink.database, partial(_prepare, sink.prepare), sink.store)
         self._operator = operator
         self._clock = clock
+        self._begun_with: dict[str, int | None] = {}  # by topic id; of claims that may have been rolled back
         self.sizes: Mapping[int, StateSize] = {}
         self._batch_sizes: Mapping[int, StateSize] = {}
 
@@ -47,8 +48,11 @@ class StatefulSink(DatabaseSink):
             StateRows(cursor, writer, self._operator.name).clear(partition)
 
     def _check(self, cursor: Cursor, writer: Writer, partitions: Collection[int]) -> None:
-        """Raise `StateChanged` if a partition has state that the processor cannot read."""
+        """Raise `StateChanged` if a partition has state that the processor cannot read, and `StatePartitionsAdded`."""
         rows = StateRows(cursor, writer, self._operator.name)
+        count = max(writer.partition_count, *(partition + 1 for partition in partitions))
+        self._begun_with[writer.topic_id] = rows.begun_with(count if writer.partition_count else 0)
+        self._check_count(rows, count)
         for partition, stored in rows.partitions(partitions).items():
             check_schema(rows, partition, stored, self._operator)
 
@@ -59,10 +63,25 @@ class StatefulSink(DatabaseSink):
 
     def _add(self, cursor: Cursor, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table) -> None:
         state = StateRows(cursor, writer, self._operator.name)
+        self._check_count(state, writer.partition_count)
         idle = [p for p, step in steps.items() if step.start == step.end]
         batch = Batch(self._operator, state, int(self._clock() * 1_000))
         self.store(cursor, batch.run(rows, idle))
         self._batch_sizes = {**self._batch_sizes, **batch.sizes}
+
+    def _check_count(self, state: StateRows, count: int) -> None:
+        """Raise `StatePartitionsAdded` if the topic has more partitions than when the state began."""
+        writer, operator = state.writer, self._operator
+        if operator.keeps_partition:
+            return
+        begun_with = self._begun_with.get(writer.topic_id) or state.begun_with(count if writer.partition_count else 0)
+        if begun_with is not None and count > begun_with:
+            raise StatePartitionsAdded(
+                f"cluster {writer.cluster}, topic {writer.topic}, operator {operator.name}: the topic has {count} partitions, and had "
+                f"{begun_with} when the state began, so the state of most keys lies in other partitions than their new records; give "
+                "the operator another name to begin without state, copy the records to a new topic, or declare "
+                "keeps_partition=True if the producers keep each key in its partition"
+            )
 
 
 def _prepare(tables_of_sink: Prepare, cursor: Cursor) -> None:

@@ -38,7 +38,10 @@ class Stateful:
     columns; `output`: the schema of the processor's rows, and `time_mode`, as in `transformWithState`; `operator`: the name
     under which the state is stored. `determines_partition`: records with equal grouping columns are always in one
     partition, although Kafka's key is not among the columns. `idle_s`: after so many seconds without a record, the event time
-    of a partition goes on with the clock of the driver, less `idle_s`; infinite = never. `keeps_on_reset`: whether a reset of offsets keeps the state of its partitions. `on_error`: what happens to records that cannot be processed.
+    of a partition goes on with the clock of the driver, less `idle_s`; infinite = never. `keeps_on_reset`: whether a reset of
+    offsets keeps the state of its partitions. `keeps_partition`: records with equal grouping columns stay in one partition
+    when partitions are added, because the producers have a partitioner of their own. `on_error`: what happens to records
+    that cannot be processed.
     """
 
     rows: DataFrame
@@ -52,6 +55,7 @@ class Stateful:
     determines_partition: bool = False
     idle_s: float = inf
     keeps_on_reset: bool = True
+    keeps_partition: bool = False
     on_error: OnError = field(default_factory=OnError)
 
 
@@ -93,6 +97,7 @@ def operator_of(given: Stateful) -> Operator:
         event_time=_event_time(rows) if mode is TimeMode.EVENT_TIME else None,
         idle_s=_idle_s(given.idle_s, mode),
         keeps_on_reset=given.keeps_on_reset,
+        keeps_partition=given.keeps_partition,
         schema=schema_text(mode, key, handle.variables),
         dropped=frozenset(handle.dropped - handle.variables.keys()),
         expiring=tuple(name for name, one in handle.variables.items() if one.ttl_ms),

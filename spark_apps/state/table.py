@@ -1,7 +1,8 @@
 """The table `consumer_state`: a row per (cluster, topic, topic id, partition, operator, name, key).
 
 The row with an empty key belongs to the partition: the schema of its state, and its watermark. All rows of a partition are
-read and written in the transaction that holds the partition's position, so no lock of its own is needed.
+read and written in the transaction that holds the partition's position, so no lock of its own is needed. One row of the
+operator, under partition -1, is never changed: the number of the topic's partitions when the state began.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -17,6 +18,9 @@ from spark_apps.state.handle import TIMERS
 TABLE = "consumer_state"
 PARTITION = "$partition"
 """Name of the row that belongs to the partition, under the empty key."""
+TOPIC = "$topic"
+"""Name of the row that belongs to the operator, under the empty key and `NO_PARTITION`."""
+NO_PARTITION = -1
 KEY_COLUMNS = ("cluster", "topic", "topic_id", "partition", "operator", "key", "name")
 COLUMNS = (*KEY_COLUMNS, "value", "expires")
 PURGED_ROWS = 5_000
@@ -36,6 +40,7 @@ _OPERATOR = "cluster = ? AND topic = ? AND topic_id = ? AND operator = ?"
 _WHERE = f'{_OPERATOR} AND "partition" = ?'
 _FIND = f'SELECT "key", name, value FROM {TABLE} WHERE {_WHERE}'  # noqa: S608
 _PARTITIONS = f'SELECT "partition", value FROM {TABLE} WHERE {_OPERATOR} AND "key" = ? AND name = ?'  # noqa: S608
+_TOPIC_ROW = f'SELECT value FROM {TABLE} WHERE {_WHERE} AND "key" = ? AND name = ?'  # noqa: S608
 _DUE = (
     f'SELECT "key" FROM {TABLE} WHERE {_WHERE} AND name = ? AND expires <= ? ORDER BY expires, "key" LIMIT {DUE_KEYS}'  # noqa: S608
 )
@@ -58,6 +63,12 @@ class PartitionRow(msgspec.Struct, array_like=True, frozen=True):
     watermark_ms: int = 0
     rows: int | None = None
     value_bytes: int | None = None
+
+
+class TopicRow(msgspec.Struct, array_like=True, frozen=True):
+    """The state of an operator as a whole: how many partitions the topic had when the state began."""
+
+    partition_count: int
 
 
 def prepare(cursor: Cursor) -> None:
@@ -89,6 +100,26 @@ class StateRows:
         """Return the rows of these partitions that belong to a partition as a whole."""
         found = self.cursor.query_in(_PARTITIONS, (*self._place, b"", PARTITION), '"partition"', sorted(among))
         return {partition: self._partition_row(partition, bytes(value)) for partition, value in found}
+
+    def begun_with(self, partition_count: int) -> int | None:
+        """Return how many partitions the topic had when the state began; a state without the number begins now.
+
+        `partition_count`: of the topic now; 0 = not known. `None` = neither is known.
+        """
+        if partition_count and not self._topic_rows():
+            value = msgspec.msgpack.encode(TopicRow(partition_count))
+            cluster, topic, topic_id, operator = self._place
+            row = (cluster, topic, topic_id, NO_PARTITION, operator, b"", TOPIC, value, None)
+            self.cursor.merge(TABLE, COLUMNS, [row])
+        for (value,) in self._topic_rows():
+            try:
+                return msgspec.msgpack.decode(bytes(value), type=TopicRow).partition_count
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise self.damaged(NO_PARTITION, b"", TOPIC, error) from error
+        return None
+
+    def _topic_rows(self) -> list[tuple[bytes]]:
+        return self.cursor.query(_TOPIC_ROW, (*self._place, NO_PARTITION, b"", TOPIC))
 
     def put_partition(self, partition: int, row: PartitionRow) -> None:
         """Store what belongs to the partition as a whole."""

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from coordinator_tasks.core.model import Token
 from spark_apps.delivery.database import Database
 from spark_apps.delivery.dialects import postgresql
-from spark_apps.state import ProcessorFailed, StateChanged, StateDamaged, StateRefused
+from spark_apps.state import ProcessorFailed, StateChanged, StateDamaged, StatePartitionsAdded, StateRefused
 from tests.postgres_server import sink_url
 from tests.stateful_bench import COUNT, NEW, OLD, Bench, Counting, keys
 
@@ -324,3 +324,72 @@ def test_state_with_a_ttl_expires_and_its_rows_are_deleted(url: str) -> None:
     bench.write("a", OLD, keys(0, "y"))
     assert len(bench.stored()) == 4, "the partition's row, and a row of each variable under y"
     bench.close()
+
+
+def more_partitions(bench: Bench, before: int = 2) -> None:
+    """Let the topic grow to twice its partitions while `a` owns two of them."""
+    bench.partition_count = before
+    bench.claim("a", OLD, 0, 1)
+    bench.write("a", OLD, [*keys(0, "x"), *keys(1, "y")])
+    bench.partition_count = 2 * before
+
+
+def test_partitions_added_to_a_topic_with_state_are_not_taken_and_its_owner_stops(bench: Bench) -> None:
+    more_partitions(bench)
+    before = bench.stored()
+    refusal = "the topic has 4 partitions, and had 2 when the state began"
+    for act in (
+        lambda: bench.claim("b", NEW, 2),
+        lambda: bench.write("a", OLD, keys(0, "x")),
+        lambda: bench.claim("a", NEW, 0),
+    ):
+        with pytest.raises(StatePartitionsAdded, match=refusal):
+            act()
+    assert (bench.stored(), bench.totals()) == (before, [("x", "1"), ("y", "1")])
+
+
+def test_a_new_partition_is_refused_before_the_consumer_knows_the_number_of_partitions(bench: Bench) -> None:
+    more_partitions(bench)
+    bench.partition_count = 2
+    with pytest.raises(StatePartitionsAdded):
+        bench.claim("b", NEW, 2)
+
+
+def test_another_operator_begins_with_the_added_partitions_and_without_state(bench: Bench) -> None:
+    more_partitions(bench)
+    bench.deploy("b", Counting(), operator="again")
+    bench.claim("b", NEW, 0, 1, 2)
+    bench.write("b", NEW, [*keys(0, "x"), *keys(2, "y")])
+    assert bench.totals() == [("x", "1"), ("x", "1"), ("y", "1"), ("y", "1")]
+
+
+def test_producers_with_a_partitioner_of_their_own_may_get_partitions(url: str) -> None:
+    bench = Bench(url, keeps_partition=True)
+    more_partitions(bench)
+    bench.write("a", OLD, keys(0, "x"))
+    bench.claim("b", NEW, 2)
+    bench.write("b", NEW, keys(2, "z"))
+    assert bench.totals() == [("x", "1"), ("x", "2"), ("y", "1"), ("z", "1")]
+    bench.close()
+
+
+def test_a_state_without_the_number_of_partitions_gets_the_number_once_it_is_known(bench: Bench) -> None:
+    bench.claim("a", OLD, 0)
+    bench.write("a", OLD, keys(0, "x"))
+    bench.partition_count = 4
+    bench.write("a", OLD, keys(0, "x"))
+    bench.partition_count = 6
+    with pytest.raises(StatePartitionsAdded, match="had 4"):
+        bench.claim("b", NEW, 0)
+
+
+def test_a_number_of_partitions_that_another_program_has_changed_is_named(bench: Bench) -> None:
+    more_partitions(bench)
+    database = Database(bench.url)
+    with database.transaction() as cursor:
+        cursor.execute(
+            "UPDATE consumer_state SET value = ? WHERE cluster = ? AND name = ?", (b"\xc1", bench.cluster, "$topic")
+        )
+    database.close()
+    with pytest.raises(StateDamaged, match=r"the row \$topic of key none cannot be read"):
+        bench.claim("b", NEW, 0)

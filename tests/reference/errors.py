@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Collection
 from typing import NamedTuple
 
 import coordinator_tasks
@@ -18,21 +19,22 @@ LEFT_OUT = ("spark_apps.startup",)
 """Modules that an import starts something in."""
 BEGIN, END = "<!-- codes: begin -->\n", "<!-- codes: end -->\n"
 SECTIONS = (
-    ("The request or the settings", "Nothing was changed, unless a row says otherwise.\n\n", "012"),
-    ("Another process was faster", "Nothing was written. Repeat the command.\n\n", "3"),
-    ("A neighbour does not answer", "", "4"),
-    ("Stored data", "Nothing was changed.\n\n", "5"),
-    ("Of a consumer", "", "6"),
-    ("Local servers", "", "7"),
+    ("The request or the settings", "Nothing was changed, unless a row says otherwise.\n\n", (0, 1, 2)),
+    ("Another process was faster", "Nothing was written. Repeat the command.\n\n", (3,)),
+    ("A neighbour does not answer", "", (4,)),
+    ("Stored data", "Nothing was changed.\n\n", (5,)),
+    ("Of a consumer", "", (6,)),
+    ("Local servers", "", (7,)),
     (
         "Findings of the ownership audit",
         "The [audit](howto/audit.md) compares ZooKeeper, each consumer's answers, and the commits in Kafka. The audit "
         "changes nothing.\n\n",
-        "8",
+        (8,),
     ),
-    ("Dead letters", "See [dead letters](dead-letters.md).\n\n", "9"),
+    ("Dead letters", "See [dead letters](dead-letters.md).\n\n", (9,)),
+    ("State", "See [state](state.md). KPC-066 to KPC-069 are about state too.\n\n", (10,)),
 )
-"""Title, remark, and the digits before the last digit of the codes."""
+"""Title, remark, and the tens of the codes."""
 USAGE = (
     "The command line cannot be understood: an unknown command or option, a missing option, or a value of the wrong type",
     "Add `--help` behind the command",
@@ -61,8 +63,8 @@ def errors() -> str:
     return before + BEGIN + "".join(_section(*section) for section in SECTIONS) + END + after
 
 
-def _section(title: str, remark: str, prefixes: str) -> str:
-    rows = [row.cells() for row in codes() if row.code[-2] in prefixes]
+def _section(title: str, remark: str, tens: Collection[int]) -> str:
+    rows = [row.cells() for row in codes() if int(row.code.removeprefix("KPC-")) // 10 in tens]
     return f"## {title}\n\n{remark}{table(('code', 'meaning', 'remedy', 'exit'), rows)}\n"
 
 

@@ -41,7 +41,7 @@ class Holdings:
     `awaiting`: the accepted node names us as taker of an unreleased partition. `first`: the application's options for
     new groups. `request`: the open request to Kafka or the sink; `number`: of the last request. `fail_on_data_loss`:
     the application's option; `None` = a consumer without the option, whose partitions stop as with true. `fences`:
-    number of holdings ended by a newer token.
+    number of holdings ended by a newer token. `described`: id and number of partitions of the topic, as Kafka last told.
     """
 
     held: dict[int, OwnedPartition] = field(default_factory=dict)
@@ -58,6 +58,7 @@ class Holdings:
     request: Work | None = None
     number: int = 0
     fences: int = 0
+    described: tuple[str, int] = ("", 0)
 
     # Views -----------------------------------------------------------------------------------------------------------
 
@@ -65,6 +66,12 @@ class Holdings:
     def topic_id(self) -> str:
         """Return Kafka's topic id in the accepted node; empty without a node."""
         return self.accepted.topic_id if self.accepted is not None else ""
+
+    @property
+    def partition_count(self) -> int:
+        """Return the number of the topic's partitions in Kafka; 0 = not known."""
+        topic_id, count = self.described
+        return count if topic_id == self.topic_id else 0
 
     @property
     def generation(self) -> str:

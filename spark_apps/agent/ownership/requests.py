@@ -212,6 +212,8 @@ class Requests:
 
     def _fetched(self, fetch: OffsetFetch, fetched: FetchedOffsets, now: float) -> None:
         self._schedule.fetched(bool(fetch.partitions), fetched.topic_id)
+        if fetched.topic_id:
+            self._holdings.described = (fetched.topic_id, fetched.partition_count)
         known = self._holdings.accepted.epoch if self._holdings.accepted is not None else 0
         entries = {partition: credible(entry, known) for partition, entry in fetched.entries.items()}
         for partition, held in self._holdings.of_request(fetch.partitions, fetch.number):

@@ -158,7 +158,8 @@ class Schedule:
     def _claim(self, tokens: Mapping[int, Token]) -> SinkClaim:
         seeks = self._holdings.accepted.seeks if self._holdings.accepted is not None else {}
         forget = {p: seek.epoch for p, seek in seeks.items() if p in tokens}
-        return SinkClaim(self._identity, self._holdings.topic_id, tokens, forget, self._next_number)
+        count = self._holdings.partition_count
+        return SinkClaim(self._identity, self._holdings.topic_id, tokens, forget, self._next_number, count)
 
     def _committable(self, now: float) -> dict[int, OwnedPartition]:
         """Return holdings with a due commit that are neither deferred nor cooling down."""

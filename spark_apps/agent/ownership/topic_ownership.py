@@ -95,7 +95,8 @@ class TopicOwnership:
     @property
     def writer(self) -> Writer:
         """Return our identity for a sink that keeps the positions."""
-        return Writer(self.identity.cluster, self.topic, self.holdings.topic_id, self.identity.consumer)
+        holdings, identity = self.holdings, self.identity
+        return Writer(identity.cluster, self.topic, holdings.topic_id, identity.consumer, holdings.partition_count)
 
     def problems(self) -> tuple[Problem, ...]:
         """Return failures and all other reports."""

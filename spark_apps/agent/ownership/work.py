@@ -70,7 +70,8 @@ class ListOffsets:
 class SinkClaim:
     """Put the tokens of these partitions into the sink, and ask for the sink's positions.
 
-    `forget`: partition → epoch of a seek; a position written under an older token does not count.
+    `forget`: partition → epoch of a seek; a position written under an older token does not count. `partition_count`: of the
+    topic; 0 = not known.
     """
 
     identity: Identity
@@ -78,6 +79,7 @@ class SinkClaim:
     tokens: Mapping[int, Token]
     forget: Mapping[int, int]
     number: int
+    partition_count: int = 0
 
 
 Work: TypeAlias = OffsetFetch | Commit | ListBounds | ListOffsets | SinkClaim
@@ -88,12 +90,13 @@ class FetchedOffsets:
     """The committed entries, and the topic's id after them (empty = unknown topic; `None` = not requested).
 
     Entries alone do not show a recreated topic: a commit may already have reached the new topic. `unheld`: for our held
-    partitions, why Kafka does not refuse other consumers' commits yet.
+    partitions, why Kafka does not refuse other consumers' commits yet. `partition_count`: of the topic; 0 = not known.
     """
 
     entries: Mapping[int, Committed]
     topic_id: str | None
     unheld: Mapping[int, str] = field(default_factory=dict)
+    partition_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +181,13 @@ def _fetched(offsets: GroupOffsets, topic: str, fetch: OffsetFetch) -> FetchedOf
     unheld = offsets.hold(topic, fetch.topic_id, fetch.holding)
     entries = offsets.committed(topic, fetch.partitions)
     described = offsets.describe(topic) if fetch.asks_id else None
-    topic_id = described.topic_id if described is not None else ""
-    return FetchedOffsets(entries, topic_id if fetch.asks_id else None, unheld)
+    topic_id, count = (described.topic_id, described.partition_count) if described is not None else ("", 0)
+    return FetchedOffsets(entries, topic_id if fetch.asks_id else None, unheld, count)
 
 
 def _claimed(sink: TransactionalSink | None, topic: str, claim: SinkClaim) -> Result:
-    writer = Writer(claim.identity.cluster, topic, claim.topic_id, claim.identity.consumer)
+    identity = claim.identity
+    writer = Writer(identity.cluster, topic, claim.topic_id, identity.consumer, claim.partition_count)
     if sink is None:
         return Failed("positions are to be claimed and no sink is known")
     try:

@@ -26,9 +26,11 @@ class MemorySink:
         self.positions: dict[int, SinkEntry] = {}
         self.down = False
         self.silent: set[int] = set()
+        self.partition_counts: list[int] = []
 
     def claim(self, writer: Writer, tokens: Mapping[int, Token], forget: Mapping[int, int]) -> dict[int, SinkEntry]:
         assert (writer.cluster, writer.topic, writer.topic_id) == ("c", "t", "id-1")
+        self.partition_counts.append(writer.partition_count)
         if self.down:
             raise SinkUnavailable("the sink is away")
         for partition, token in tokens.items():
@@ -94,6 +96,22 @@ def test_the_position_of_the_sink_wins_over_kafkas(once: Play, in_sink: int) -> 
     assert once.ownership.holdings.ready()[2].position == in_sink
     assert once.committed(2).offset == in_sink
     assert once.sink.positions[2] == SinkEntry(once.ownership.holdings.ready()[2].token, "a", in_sink)
+
+
+def test_the_sink_learns_of_added_partitions_within_a_second(once: Play) -> None:
+    once.own(2)
+    before = once.ownership.writer.partition_count
+    once.kafka.add_partitions("t", 2)
+    once.wait(1.0)
+    once.own(2, 3)
+    assert (once.ownership.writer.partition_count, once.sink.partition_counts) == (before + 2, [before, before + 2])
+
+
+def test_the_partitions_of_a_topic_that_was_created_again_are_not_those_of_the_former_topic(once: Play) -> None:
+    once.own(2)
+    once.kafka.create_topic("t", 9)
+    once.wait(1.0)
+    assert once.ownership.writer.partition_count == 0
 
 
 def test_a_partition_that_a_person_has_sent_elsewhere_begins_there_and_only_once(once: Play) -> None:
