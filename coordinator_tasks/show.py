@@ -9,7 +9,7 @@ from textwrap import wrap
 from typing import Any
 
 from coordinator_tasks.core.measure import pauses
-from coordinator_tasks.core.model import ActionRecord, Actor, Explanation, Fleet, Move, State
+from coordinator_tasks.core.model import ActionRecord, Actor, Explanation, Fleet, Move, Reason, State
 from coordinator_tasks.core.names import spelled
 from coordinator_tasks.core.text.move_ways import HOW, by_way
 from coordinator_tasks.core.text.partition_text import first, joined, named, ranges, shown
@@ -194,7 +194,7 @@ def reason_rows(found: Explanation, partition: int | None = None) -> Table:
     """Return a row for each reason; `partition` = only its reasons."""
     rows = [
         (verb, ranges(one.partitions), one.text)
-        for verb, reasons in (("waits", found.waits), ("moves", found.moves), ("stays", found.stays))
+        for verb, reasons in _explained(found)
         for one in reasons
         if partition is None or partition in one.partitions
     ]
@@ -202,14 +202,18 @@ def reason_rows(found: Explanation, partition: int | None = None) -> Table:
 
 
 def explanation(found: Explanation, partition: int | None = None) -> str:
-    """A plan's summary, then why partitions wait, move and stay; `partition` = only this one."""
+    """A plan's summary, then why partitions wait, move and stay, and their state; `partition` = only this one."""
     lines = [f"  {found.summary}" + (f" (inputs {found.inputs})" if found.inputs else "")]
-    for verb, reasons in (("waits", found.waits), ("moves", found.moves), ("stays", found.stays)):
+    for verb, reasons in _explained(found):
         for one in reasons:
             if partition is None or partition in one.partitions:
                 named = ranges(one.partitions) if partition is None else str(partition)
                 lines.append(f"  {verb} {named}: {one.text}")
     return "\n".join(lines)
+
+
+def _explained(found: Explanation) -> Iterable[tuple[str, tuple[Reason, ...]]]:
+    return ("waits", found.waits), ("moves", found.moves), ("stays", found.stays), ("state", found.states)
 
 
 def moves(found: Iterable[Move]) -> str:

@@ -100,15 +100,6 @@ class SinkStep:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class StateSize:
-    """The state of a partition: rows of `consumer_state`, bytes of their values, and the earliest timer in ms since 1970."""
-
-    rows: int
-    value_bytes: int
-    first_timer_ms: int | None = None
-
-
 class TransactionalSink(Protocol):
     """A store of rows with a position per (cluster, topic, partition). Each method is one transaction."""
 

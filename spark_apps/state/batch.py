@@ -23,7 +23,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, TimerValues
 
 from coordinator_tasks.core.errors import CoordinatorError
-from spark_apps.delivery import StateSize
+from coordinator_tasks.core.model import StateSize
 from spark_apps.delivery.database import first_line
 from spark_apps.state import ProcessorFailed, StateChanged
 from spark_apps.state import schema as schemas

@@ -6,7 +6,8 @@ from functools import partial
 
 import pyarrow as pa
 
-from spark_apps.delivery import SinkEntry, SinkStep, StateSize, Writer
+from coordinator_tasks.core.model import StateSize
+from spark_apps.delivery import SinkEntry, SinkStep, Writer
 from spark_apps.delivery.database import Cursor
 from spark_apps.delivery.database_sink import Adding, DatabaseSink, Prepare
 from spark_apps.state import StatePartitionsAdded, table

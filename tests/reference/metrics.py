@@ -11,13 +11,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from coordinator_tasks.cli import metrics_text
 from coordinator_tasks.core.fleet.growth import GrowthDecision, GrowthKind
 from coordinator_tasks.core.measure.lag import LagStatus
+from coordinator_tasks.core.model import StateSize
 from coordinator_tasks.service.watch.overview import ConsumerOverview
 from coordinator_tasks.service.watch.survey import PartitionLag, Survey, TopicEvents
 from coordinator_tasks.service.watch.topic_metrics import TopicFigures, TopicLag
 from spark_apps.agent.interface import metrics as consumer_metrics
 from spark_apps.agent.ownership.figures import ConsumerFigures, PartitionFigures
 from spark_apps.agent.ownership.figures import OwnedFigures as OwnedTopic
-from spark_apps.delivery import StateSize
 from tests.reference.form import ROOT, page, table
 from tests.reference.settings import texts
 

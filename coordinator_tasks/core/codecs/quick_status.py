@@ -39,7 +39,7 @@ class QuickTaken(msgspec.Struct, rename="camel"):
 
 
 class QuickRunning(msgspec.Struct, rename={"record_bytes": "recordBytes"}):
-    """`RunningPartition`; `overwritten` as in JSON."""
+    """`RunningPartition`; `overwritten` and `state` as in JSON."""
 
     position: _Number
     token: QuickToken
@@ -50,6 +50,7 @@ class QuickRunning(msgspec.Struct, rename={"record_bytes": "recordBytes"}):
     record_bytes: _Real | None = None
     taken: QuickTaken | None = None
     overwritten: Any = None
+    state: Any = None
 
 
 class QuickTopic(msgspec.Struct, rename="camel"):

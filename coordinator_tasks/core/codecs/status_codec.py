@@ -27,6 +27,7 @@ from coordinator_tasks.core.model import (
     Overwritten,
     RunningPartition,
     Stall,
+    StateSize,
     Taken,
     Token,
     TopicStatus,
@@ -90,7 +91,20 @@ _OVERWRITTEN = Shape(
         "ago": Item("ago_s", kinds.SPAN),
     },
 )
+LAST_TIMER_MS = 253_402_300_799_000
+"""The end of the year 9999: a page can show no later time. A later timer is read as this one."""
+_STATE = Shape(
+    StateSize,
+    {
+        "rows": Item("rows", kinds.COUNT),
+        "bytes": Item("value_bytes", kinds.COUNT),
+        "firstTimer": Item(
+            "first_timer_ms", kinds.optional(FieldKind(lambda fields, name: min(fields.number(name), LAST_TIMER_MS)))
+        ),
+    },
+)
 _TAKEN_FIELD, _OVERWRITTEN_FIELD = kinds.measured(_TAKEN.nested), kinds.measured(_OVERWRITTEN.nested)
+_STATE_FIELD = kinds.measured(_STATE.nested)
 _RUNNING = Shape(
     RunningPartition,
     {
@@ -103,6 +117,7 @@ _RUNNING = Shape(
         "closing": Item("closing", kinds.FLAG, False),
         "taken": Item("taken", _TAKEN_FIELD, sparse=True),
         "overwritten": Item("overwritten", _OVERWRITTEN_FIELD, sparse=True),
+        "state": Item("state", _STATE_FIELD, sparse=True),
     },
 )
 _FAILURE = Shape(
@@ -215,6 +230,7 @@ def _running_of(quick: QuickRunning, token_of: Callable[[QuickToken], Token]) ->
         taken = Taken(given.waited, given.ago, given.batch, given.released, last_pass)
     if quick.overwritten is not None:
         overwritten = _read(_OVERWRITTEN_FIELD, quick.overwritten)
+    state = None if quick.state is None else _read(_STATE_FIELD, quick.state)
     return RunningPartition(
         quick.position,
         token_of(quick.token),
@@ -225,6 +241,7 @@ def _running_of(quick: QuickRunning, token_of: Callable[[QuickToken], Token]) ->
         quick.record_bytes,
         taken,
         overwritten,
+        state,
     )
 
 

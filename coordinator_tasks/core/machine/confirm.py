@@ -6,7 +6,7 @@ from coordinator_tasks.core.machine.draft import by_consumer
 from coordinator_tasks.core.machine.failures import CommonFailure, by_cause, failures_of
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import Failure, Reason, Silence, TopicNode, TopicStatus, Unreachable, topic_status
-from coordinator_tasks.core.text.partition_text import counted
+from coordinator_tasks.core.text.partition_text import counted, moment
 
 
 def _status(consumer: str, topic: str, node: TopicNode, epoch: int, world: World) -> TopicStatus | str:
@@ -116,6 +116,18 @@ def waiting(view: TopicView, world: World) -> tuple[Reason, ...]:
             place = f" at offset {running.position}" if running is not None else ""
             found.append(Reason(f"{owner} cannot process it{place}: {why}", (partition,)))
     return tuple(sorted(found, key=lambda reason: reason.partitions))
+
+
+def states(view: TopicView, world: World) -> tuple[Reason, ...]:
+    """Return the size of the state of each partition of a stateful pipeline, as its owner reports."""
+    owners, found = view.node.assignments if view.node is not None else {}, list[Reason]()
+    for partition, owner in sorted(owners.items()):
+        status = topic_status(world.answers.get(owner), view.topic)
+        running = status.running.get(partition) if status is not None else None
+        if running is not None and (size := running.state) is not None:
+            timer = "" if size.first_timer_ms is None else f", earliest timer {moment(size.first_timer_ms / 1_000)}"
+            found.append(Reason(f"{size.rows:,} rows, {size.value_bytes:,} bytes{timer}", (partition,)))
+    return tuple(found)
 
 
 def blockers(view: TopicView, world: World) -> dict[str, str]:

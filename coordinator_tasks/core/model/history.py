@@ -43,7 +43,8 @@ class Explanation:
     """Reasons of a plan: the strategy, a digest of all inputs, and sentences.
 
     `moves`: about moved partitions. `stays`: about partitions that stay or have no owner. `waits`: about partitions
-    that owners cannot process. The history has neither `stays` nor `waits`. In a reset of offsets, `was_at` is
+    that owners cannot process. `states`: the state that owners keep of partitions. The history has neither `stays` nor
+    `waits` nor `states`. In a reset of offsets, `was_at` is
     partition → committed offset before the reset, if any, and `undoes` is the rebalance of the earlier reset that this
     reset reverts.
     """
@@ -56,6 +57,7 @@ class Explanation:
     was_at: Mapping[int, int] = field(default_factory=dict)
     undoes: str = ""
     waits: tuple[Reason, ...] = ()
+    states: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,15 @@ class Overwritten:
 
 
 @dataclass(frozen=True, slots=True)
+class StateSize:
+    """The state of a partition: rows of `consumer_state`, bytes of their values, and the earliest timer in ms since 1970."""
+
+    rows: int
+    value_bytes: int
+    first_timer_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RunningPartition:
     """One partition that a consumer runs. `position`: the next offset to process. `lag_records`: `None` if unknown.
 
@@ -63,6 +72,7 @@ class RunningPartition:
     - `closing`: no longer held, but a batch with the partition is running.
     - `taken`: how the partition was taken up, once known.
     - `overwritten`: the foreign commit that the owner has overwritten within the last five minutes.
+    - `state`: of a stateful pipeline, after the first batch of the present owner.
     """
 
     position: int
@@ -74,6 +84,7 @@ class RunningPartition:
     record_bytes: float | None = None
     taken: Taken | None = None
     overwritten: Overwritten | None = None
+    state: StateSize | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Partition numbers in a few characters, such as `0-3,7`, and other parts of sentences. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime
 
 _SHOWN = 10  # maximum names in a sentence
 MAX_PARTITIONS = 1_000_000  # a larger range, by mistake, would fill the memory
@@ -77,6 +78,11 @@ def because(why: str) -> str:
 def duration(seconds: float) -> str:
     """Return a duration such as `90 s` or `30 min`."""
     return f"{seconds / 60:g} min" if seconds % 60 == 0 else f"{seconds:g} s"
+
+
+def moment(at: float) -> str:
+    """Return a time such as `2026-11-21 08:15:30 UTC`."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def numbers(text: str, most: int | None = None) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import DiscoveryUnavailable, LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine import causes, machine, recovery
-from coordinator_tasks.core.machine.confirm import blockers, failing, waiting
+from coordinator_tasks.core.machine.confirm import blockers, failing, states, waiting
 from coordinator_tasks.core.machine.decision import ALL_STEPS, Decision, Step, TopicOutcome
 from coordinator_tasks.core.machine.failures import CommonFailure
 from coordinator_tasks.core.machine.machine import decide
@@ -153,7 +153,7 @@ def explain(c: Coordinator, topic: str) -> Explanation:
     still = replace(c, policy=replace(c.policy, settle_s=0.0, settle_max_s=0.0))
     world = _together(still, snapshot, views, found, always=frozenset({topic}))[topic].world_of(topic)
     explained = machine.explain(_effective(c, views[topic]), world, c.policy)
-    explained = replace(explained, waits=waiting(views[topic], world))
+    explained = replace(explained, waits=waiting(views[topic], world), states=states(views[topic], world))
     return replace(explained, summary=f"{_FROZEN}{explained.summary}") if config.frozen else explained
 
 

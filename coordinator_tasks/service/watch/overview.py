@@ -30,6 +30,7 @@ from coordinator_tasks.core.model import (
     IdClaim,
     Member,
     State,
+    StateSize,
     TopicNode,
     TopicStatus,
     Unreachable,
@@ -101,7 +102,8 @@ class RunningTopic:
     """A consumer's report of one topic, and its grants.
 
     `lag_records`: `None` if no partition's lag is known. `lag_unknown`: number of `assigned` partitions without a
-    reported lag. `failures`: processing failures of the consumer, also in `reports`.
+    reported lag. `failures`: processing failures of the consumer, also in `reports`. `states`: partition → size of the state
+    that a stateful pipeline keeps.
     """
 
     topic: str
@@ -114,6 +116,7 @@ class RunningTopic:
     lag_unknown: int = 0
     reports: tuple[str, ...] = ()
     failures: tuple[Failure, ...] = ()
+    states: Mapping[int, StateSize] = field(default_factory=dict)
 
     def reports_without(self, errors: Collection[str]) -> tuple[str, ...]:
         """Return the reports without any of these errors."""
@@ -572,6 +575,7 @@ def _running(granted: RunningTopic, said: TopicStatus | None) -> RunningTopic:
         lag_unknown=len(set(granted.assigned) - known),
         reports=said.reports,
         failures=said.failures,
+        states={p: one.state for p, one in sorted(said.running.items()) if one.state is not None},
     )
 
 

@@ -17,7 +17,7 @@ from coordinator_tasks.core.errors import (
     NotManaged,
 )
 from coordinator_tasks.core.machine.failures import by_cause, cause_key, failures_of
-from coordinator_tasks.core.model import Condition, Record, State
+from coordinator_tasks.core.model import Condition, Record, State, StateSize
 from coordinator_tasks.core.text.partition_text import joined
 from coordinator_tasks.service.actions.fleet_actions import kept_until
 from coordinator_tasks.service.coordinator import Coordinator
@@ -54,6 +54,16 @@ class Consumers:
         """Return consumer → status of the topic, for answering consumers."""
         answering = (one for one in self.listed if one.health)
         return {one.consumer: said for one in answering for said in one.topics if said.topic == topic}
+
+    def states(self, summary: TopicSummary) -> list[tuple[int, str, StateSize]]:
+        """Return partition, owner and size of the state that the owners of a topic keep, the largest first."""
+        found = [
+            (partition, who, running.states[partition])
+            for who, running in self.of_topic(summary.topic).items()
+            for partition in summary.owners.get(who, ())
+            if partition in running.states
+        ]
+        return sorted(found, key=lambda one: (-one[2].value_bytes, one[0]))
 
     def silent(self, owners: Collection[str]) -> tuple[ConsumerOverview, ...]:
         """Return the absent or silent owners."""

@@ -10,7 +10,7 @@ from coordinator_tasks.core.machine.world import Presence
 from coordinator_tasks.core.measure.lag import LagStatus
 from coordinator_tasks.core.model import Actor, Cause, CauseKind, Ending, State
 from coordinator_tasks.core.names import spelled
-from coordinator_tasks.core.text import cause_text
+from coordinator_tasks.core.text import cause_text, partition_text
 from coordinator_tasks.core.text.partition_text import because, cut, ranges, shown
 from coordinator_tasks.service.watch import overview
 from coordinator_tasks.service.watch.overview import ConsumerOverview
@@ -77,7 +77,7 @@ def signed(seconds: float) -> str:
 
 def moment(at: float) -> str:
     """Return a time such as `2026-11-21 08:15:30 UTC`; a dash for 0."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if at else "–"
+    return partition_text.moment(at) if at else "–"
 
 
 def clock(at: float) -> str:

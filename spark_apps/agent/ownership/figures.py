@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from coordinator_tasks.core.model import Condition
-from spark_apps.delivery import StateSize
+from coordinator_tasks.core.model import Condition, StateSize
 
 
 @dataclass(frozen=True, slots=True)

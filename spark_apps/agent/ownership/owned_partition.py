@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 
-from coordinator_tasks.core.model import Committed, Overwritten, RunningPartition, Token
+from coordinator_tasks.core.model import Committed, Overwritten, RunningPartition, StateSize, Token
 from coordinator_tasks.core.protocol.fence import Judgement
 from coordinator_tasks.core.protocol.holding import Grant
 from spark_apps.agent.ownership.log_end import LogEnd
@@ -223,7 +223,7 @@ class OwnedPartition:
         self.commits.acknowledged = None
         self.advance(PhaseEvent.SINK_FAILED)
 
-    def status(self, alive: bool, paused: bool, now: float) -> RunningPartition:
+    def status(self, alive: bool, paused: bool, now: float, state: StateSize | None = None) -> RunningPartition:
         """A paused partition counts as started: no batch could prove a start."""
         proved = self.handed or paused or (self.log.offset is not None and self.passed >= self.log.offset)
         started = alive and proved and self.phase is Phase.READY
@@ -238,6 +238,7 @@ class OwnedPartition:
             rate,
             taken=taken,
             overwritten=self.commits.overwritten_by(now),
+            state=state,
         )
 
 

@@ -10,7 +10,7 @@ Calls go one way: `requests`, `batches` and `listening` call `grants`, which cal
 
 from collections.abc import Mapping
 
-from coordinator_tasks.core.model import TopicStatus
+from coordinator_tasks.core.model import StateSize, TopicStatus
 from coordinator_tasks.core.ports import Clock
 from spark_apps.agent.ownership.batches import Batches
 from spark_apps.agent.ownership.failing import Failing
@@ -25,7 +25,7 @@ from spark_apps.agent.ownership.releasing import Releasing
 from spark_apps.agent.ownership.requests import Requests
 from spark_apps.agent.reports import Problem, Reports
 from spark_apps.agent.settings import Identity, Terms, Timing
-from spark_apps.delivery import StateSize, Writer
+from spark_apps.delivery import Writer
 
 
 class TopicOwnership:
@@ -110,7 +110,7 @@ class TopicOwnership:
             generation=self.holdings.generation,
             acted_epoch=accepted.epoch if accepted is not None else 0,
             held=self.grants.may_hold(),
-            running={p: h.status(self.alive, p in paused, now) for p, h in counted.items()},
+            running={p: h.status(self.alive, p in paused, now, self._sizes.get(p)) for p, h in counted.items()},
             query_alive=self.alive,
             reports=(*self.failing.sentences(), *self.reports.merged()),
             failures=(*self.failing.told(), *self.batches.stuck(), *self.requests.unclaimed()),

@@ -37,7 +37,10 @@ from coordinator_tasks.core.model import (
     MoveKind,
     Pause,
     Pauses,
+    RunningPartition,
     State,
+    StateSize,
+    Token,
     TopicStatus,
     Unmoved,
 )
@@ -217,6 +220,20 @@ def test_what_an_owner_says_of_a_topic_stands_on_the_topics_page(shop: Cluster) 
     shop.statuses.answers["a"] = ConsumerStatus("a", "shop", 1, "boot", "ok", {"orders": said})
     page = text_of(pages_of(shop).get("/clusters/shop/topics/orders").text)
     assert f"Owners that are not well: a: {report} " in page
+
+
+def test_the_state_that_owners_keep_stands_on_the_topics_page_the_largest_first(shop: Cluster) -> None:
+    stable(shop, dict.fromkeys(range(4), "a"))
+    token = Token(1, 1, "g")
+    sizes = {0: StateSize(1_200, 5_000, 1_700_000_000_000), 1: StateSize(3, 90_000), 2: None}
+    running = {p: RunningPartition(5, token, True, state=size) for p, size in sizes.items()}
+    said = TopicStatus("g", 3, running=running)
+    shop.statuses.answers["a"] = ConsumerStatus("a", "shop", 1, "boot", "ok", {"orders": said})
+    page = text_of(pages_of(shop).get("/clusters/shop/topics/orders").text)
+    assert "1,203 rows and 95,000 bytes in 2 partitions" in page
+    assert "1 a 3 90,000 – 0 a 1,200 5,000 2023-11-14 22:13:20 UTC" in page
+    shop.statuses.answers["a"] = ConsumerStatus("a", "shop", 1, "boot", "ok", {"orders": TopicStatus("g", 3)})
+    assert "State" not in text_of(pages_of(shop).get("/clusters/shop/topics/orders").text)
 
 
 def test_what_owners_cannot_process_is_told_once_with_its_cause(shop: Cluster) -> None:

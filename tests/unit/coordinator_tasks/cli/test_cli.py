@@ -30,6 +30,7 @@ from coordinator_tasks.core.model import (
     RunningPartition,
     Silence,
     StartRule,
+    StateSize,
     Token,
     TopicNode,
     TopicStatus,
@@ -302,6 +303,26 @@ def test_what_a_consumer_cannot_process_is_told_of_the_topic_and_of_the_consumer
     assert re.search(waits, run("explain", "orders", "--partition", "3")[1])
     assert "waits" not in run("explain", "orders", "--partition", "2")[1]
     assert "waits,3,consumer-a cannot process it" in run("explain", "orders", "-o", "csv")[1]
+
+
+def test_the_state_of_a_partition_is_told_by_explain_and_by_status(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a")
+
+    def keeps(member: Member) -> Answer:
+        answer = site.obey(member)
+        assert isinstance(answer, ConsumerStatus)
+        orders = answer.topics["orders"]
+        running = {3: replace(orders.running[3], state=StateSize(1_200, 5_000, 1_700_000_000_000))}
+        return replace(answer, topics={"orders": replace(orders, running={**orders.running, **running})})
+
+    site.statuses.answers["consumer-a"] = keeps
+    told = "1,200 rows, 5,000 bytes, earliest timer 2023-11-14 22:13:20 UTC"
+    assert f"state 3: {told}" in run("explain", "orders")[1]
+    assert "state" not in run("explain", "orders", "--partition", "2")[1]
+    (found,) = json.loads(run("status", "--json")[1])
+    assert found["topics"][0]["states"] == {
+        "3": {"rows": 1_200, "value_bytes": 5_000, "first_timer_ms": 1_700_000_000_000}
+    }
 
 
 @pytest.mark.parametrize("lasted_s", [12.0, 400.0])

@@ -63,6 +63,7 @@ from coordinator_tasks.core.model import (
     Stall,
     StartRule,
     State,
+    StateSize,
     Taken,
     Token,
     TopicConfig,
@@ -256,6 +257,7 @@ NOT_STORED = {
     "Directive.consumer",
     "Directive.version",
     "Explanation.stays",
+    "Explanation.states",
     "Explanation.waits",
     "Fleet.app",
     "Fleet.problem",
@@ -351,6 +353,7 @@ NEXT = {
                             True,
                             taken=Taken(4, 1.5, last_pass=LastPass(7, 12.5, 0.25)),
                             overwritten=Overwritten("z", 3, 1.5),
+                            state=StateSize(12, 345, 6_789),
                         )
                     },
                     failures=(Failure((3,), "a bad record", 4, 12.5, 3.5), Failure((), "no such table", away=True)),
@@ -654,3 +657,22 @@ def test_columns_of_pauses_have_an_entry_for_each_partition(column: str) -> None
     raw["pauses"][column].pop()
     with pytest.raises(Malformed, match="an entry for each partition"):
         decode_record(PATH, json.dumps(raw).encode(), -1)
+
+
+@pytest.mark.parametrize(
+    ("state", "read"),
+    [
+        ('{"rows": 3, "bytes": 90}', StateSize(3, 90)),
+        ('{"rows": 3, "bytes": 90, "firstTimer": 9223372036854775807}', StateSize(3, 90, status_codec.LAST_TIMER_MS)),
+        ('{"rows": -1, "bytes": 90}', None),
+        ("17", None),
+    ],
+    ids=["without timers", "a timer that no page can show", "wrong", "another kind"],
+)
+@pytest.mark.parametrize("health", ["ok", "\\u006fk"], ids=["quickly", "with paths"])
+def test_a_size_of_state_is_read_as_far_as_it_is_one(health: str, state: str, read: StateSize | None) -> None:
+    token = '{"epoch": 1, "incarnation": 1, "generation": "g"}'
+    running = f'{{"0": {{"position": 1, "token": {token}, "started": true, "state": {state}}}}}'
+    topic = f'{{"generation": "g", "actedEpoch": 1, "queryAlive": true, "held": {{}}, "reports": [], "lastBatch": {{}}, "running": {running}}}'
+    raw = f'{{"version": 1, "consumer": "a", "cluster": "c", "incarnation": 1, "health": "{health}", "reports": [], "topics": {{"t": {topic}}}}}'
+    assert status_codec.decode_status(PATH, raw.encode()).topics["t"].running[0].state == read

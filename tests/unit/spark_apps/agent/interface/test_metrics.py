@@ -2,10 +2,9 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from coordinator_tasks.core.model import Condition
+from coordinator_tasks.core.model import Condition, StateSize
 from spark_apps.agent.interface.metrics import MAX_TOPICS, exposed
 from spark_apps.agent.ownership.figures import ConsumerFigures, OwnedFigures, PartitionFigures
-from spark_apps.delivery import StateSize
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

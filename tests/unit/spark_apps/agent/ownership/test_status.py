@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from coordinator_tasks.core.model import StateSize
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.ownership.work import ListOffsets, perform
 from spark_apps.agent.reports import MAX_REPORTS, Reports
@@ -20,6 +21,15 @@ def test_a_partition_read_to_its_target_is_not_stalled(stage: Stage) -> None:
     list_offsets(stage)
     stage.clock.advance(500)
     assert stage.ownership.batches.stalled(300) == ()
+
+
+def test_the_status_has_the_state_that_the_sink_has_told(stage: Stage) -> None:
+    stage.own(0, 1)
+    stage.ownership.keeps({0: StateSize(3, 120, 5_500), 7: StateSize(1, 8)})
+    assert {p: one.state for p, one in stage.ownership.status().running.items()} == {
+        0: StateSize(3, 120, 5_500),
+        1: None,
+    }
 
 
 def test_nobody_at_the_logs_end_is_stalled_however_long_that_was(stage: Stage) -> None:
