@@ -3,10 +3,8 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Annotated, Any
 
 import typer
@@ -18,11 +16,11 @@ from coordinator_tasks.fleet_values import SQLITE
 from coordinator_tasks.logs import say_error
 from coordinator_tasks.tables import NOBODY, Table
 from spark_apps.dead_letters import Letter, table
-from spark_apps.delivery.database import Cursor, Database, first_line
+from spark_apps.dead_letters.shown import plain, time_text
+from spark_apps.delivery.database import Cursor
 
 MAX_LETTERS = 10_000
 SHOWN_ERROR_CHARS = 80
-SHOWN_VALUE_CHARS = 2_000
 
 commands = typer.Typer(name="dead-letters", help="Records that a pipeline could not process.")
 Place = Annotated[
@@ -50,7 +48,7 @@ def list_letters(
         found = [] if cursor is None else _first(cursor, limit, _where(topic))
         every = 0 if cursor is None else table.count(cursor, **_where(topic))
     listed(
-        [_plain(letter) for letter in found], how_of(how, json), lambda _: _text(found, every), lambda _: _rows(found)
+        [plain(letter) for letter in found], how_of(how, json), lambda _: _text(found, every), lambda _: _rows(found)
     )
 
 
@@ -71,8 +69,8 @@ def show(
         raise Refused(
             f"there is no dead letter of topic {topic!r}, partition {partition}, offset {offset}; `dead-letters list` shows all"
         )
-    plain = [_plain(letter) for letter in found]
-    listed(plain, how_of(how, json), lambda _: "\n\n".join(_one(one) for one in plain), lambda _: _rows(found))
+    told = [plain(letter) for letter in found]
+    listed(told, how_of(how, json), lambda _: "\n\n".join(_one(one) for one in told), lambda _: _rows(found))
 
 
 @commands.command()
@@ -131,24 +129,9 @@ def _first(cursor: Cursor, limit: int, where: Mapping[str, Any], *, strict: bool
     return letters
 
 
-@contextmanager
-def _letters_of(place: str) -> Iterator[Cursor | None]:
-    """Yield a transaction of the database; `None` without the table of dead letters."""
-    url = place if "://" in place else _named(place)
-    if url.startswith(SQLITE) and not Path(url.removeprefix(SQLITE)).exists():
-        raise Refused("there is no such file of SQLite; correct the path of the database")
-    database = Database(url)
-    try:
-        with database.transaction() as cursor:
-            yield cursor if cursor.has_table(table.TABLE) else None
-    except Exception as error:
-        if database.is_driver_error(error):
-            raise Refused(
-                f"the database refuses the request: {first_line(error)}; check the account's rights"
-            ) from error
-        raise
-    finally:
-        database.close()
+def _letters_of(place: str) -> AbstractContextManager[Cursor | None]:
+    """Return a transaction of the database; `None` without the table of dead letters."""
+    return table.opened(place if "://" in place else _named(place))
 
 
 def _named(name: str) -> str:
@@ -159,36 +142,6 @@ def _named(name: str) -> str:
             f"an address such as {SQLITE}{os.sep}path, or a name of databases.NAME"
         )
     return known[name]
-
-
-def _plain(letter: Letter) -> dict[str, Any]:
-    return {
-        "cluster": letter.place.cluster,
-        "topic": letter.place.topic,
-        "topic_id": letter.place.topic_id,
-        "partition": letter.place.partition,
-        "offset": letter.place.offset,
-        "failed_at": _time(letter.failed_at_ms),
-        "tries": letter.tries,
-        "stage": letter.stage,
-        "error_class": letter.kind,
-        "error": letter.error,
-        "release": letter.release,
-        "consumer": letter.consumer,
-        "timestamp": _time(letter.timestamp_ms),
-        "key": _shown(letter.key),
-        "headers": [[name, _shown(value)] for name, value in letter.headers],
-        "value": _shown(letter.value),
-    }
-
-
-def _shown(given: bytes | None) -> str | None:
-    """Return bytes as text, cut; bytes that are no UTF-8 are escaped."""
-    return None if given is None else cut(given.decode("utf-8", "backslashreplace"), SHOWN_VALUE_CHARS)
-
-
-def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds")
 
 
 def _text(found: Sequence[Letter], every: int) -> str:
@@ -202,7 +155,7 @@ def _rows(found: Iterable[Letter]) -> Table:
             letter.place.topic,
             str(letter.place.partition),
             str(letter.place.offset),
-            _time(letter.failed_at_ms),
+            time_text(letter.failed_at_ms),
             str(letter.tries),
             letter.stage,
             cut(f"{letter.kind}: {letter.error}", SHOWN_ERROR_CHARS),
@@ -214,7 +167,7 @@ def _rows(found: Iterable[Letter]) -> Table:
     )
 
 
-def _one(plain: dict[str, Any]) -> str:
-    lines = [(name, value) for name, value in plain.items() if name != "headers"]
-    lines += [(f"header {name}", value) for name, value in plain["headers"]]
+def _one(letter: dict[str, Any]) -> str:
+    lines = [(name, value) for name, value in letter.items() if name != "headers"]
+    lines += [(f"header {name}", value) for name, value in letter["headers"]]
     return "\n".join(f"{name.replace('_', ' '):<12} {NOBODY if value is None else value}" for name, value in lines)

@@ -6,16 +6,22 @@ A row is added in the transaction that moves the position behind its record. A r
 import base64
 import binascii
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.fleet_values import SQLITE
 from spark_apps.dead_letters import Letter, LetterPlace, LetterUnreadable, Stage
-from spark_apps.delivery.database import Cursor
+from spark_apps.delivery.database import Cursor, Database, first_line
 
 TABLE = "consumer_dead_letters"
 VERSION = 1
 """Format of a row; rows of a later format are not read."""
+LINE_CHARS = 300
+"""Characters of an error in a list."""
 KEY_COLUMNS = ("cluster", "topic", "topic_id", "partition", "offset")
 COLUMNS = (
     *KEY_COLUMNS,
@@ -36,7 +42,44 @@ MAX_PAGE_BYTES = 64 * 1024 * 1024
 _ORDER = 'topic, topic_id, "partition", "offset", cluster'
 _SIZE = "COALESCE(LENGTH(key), 0) + COALESCE(LENGTH(value), 0) + LENGTH(headers)"
 _AT = 'cluster = ? AND topic = ? AND topic_id = ? AND "partition" = ? AND "offset" = ?'
+_NAMED = "LENGTH(topic) < 250"
+"""Left out of a list: rows of another program with a topic that Kafka cannot have."""
 _DELETE = f"DELETE FROM {TABLE} WHERE {_AT}"  # noqa: S608
+
+
+class LetterLine(NamedTuple):
+    """A dead letter without its record; `error` begins the error's text."""
+
+    topic: str
+    partition: int
+    offset: int
+    failed_at_ms: int
+    tries: int
+    stage: str
+    kind: str
+    error: str
+
+
+@contextmanager
+def opened(url: str, lock_wait_s: float | None = None) -> Iterator[Cursor | None]:
+    """Yield a transaction of the database; `None` without the table of dead letters.
+
+    Raises `Refused` for a missing file of SQLite and for errors of statements, and `SinkUnavailable`.
+    """
+    if url.startswith(SQLITE) and not Path(url.removeprefix(SQLITE)).exists():
+        raise Refused("there is no such file of SQLite; correct the path of the database")
+    database = Database(url, lock_wait_s)
+    try:
+        with database.transaction() as cursor:
+            yield cursor if cursor.has_table(TABLE) else None
+    except Exception as error:
+        if database.is_driver_error(error):
+            raise Refused(
+                f"the database refuses the request: {first_line(error)}; check the account's rights"
+            ) from error
+        raise
+    finally:
+        database.close()
 
 
 def prepare(cursor: Cursor) -> None:
@@ -93,9 +136,26 @@ def count(cursor: Cursor, **where: Any) -> int:
     return int(number)
 
 
+def counts(cursor: Cursor, limit: int, **where: Any) -> dict[str, int]:
+    """Return topic → number of letters, of at most `limit` topics; `where` as in `find`."""
+    query = f"SELECT topic, COUNT(*) FROM {TABLE} {_having(where)} AND {_NAMED} GROUP BY topic ORDER BY topic LIMIT {limit:d}"  # noqa: S608
+    return {topic: int(number) for topic, number in cursor.query(query, tuple(where.values()))}
+
+
+def newest(cursor: Cursor, limit: int, **where: Any) -> list[LetterLine]:
+    """Return at most `limit` letters without their records, the last failed first; `where` as in `find`."""
+    wanted = f'topic, "partition", "offset", failed_at_ms, tries, stage, {_begin("error_class")}, {_begin("error")}'
+    query = f"SELECT {wanted} FROM {TABLE} {_having(where)} AND {_NAMED} ORDER BY failed_at_ms DESC LIMIT {limit:d}"  # noqa: S608
+    return [LetterLine(*row) for row in cursor.query(query, tuple(where.values()))]
+
+
 def drop(cursor: Cursor, **where: Any) -> None:
     """Delete letters; `where` as in `find`."""
     cursor.execute(f"DELETE FROM {TABLE} {_having(where)}", tuple(where.values()))  # noqa: S608
+
+
+def _begin(column: str) -> str:
+    return f"SUBSTR({column}, 1, {LINE_CHARS})"
 
 
 def _having(where: Mapping[str, Any]) -> str:
