@@ -6,6 +6,7 @@ NAMES = {
     "rebalances": "Rebalances",
     "actions": "Actions",
     "audit": "Ownership audit",
+    "letters": "Dead letters",
     "run": "Moved partitions",
 }
 """Template → the name of its page: in Airflow's menu, in links, as its heading and its title."""

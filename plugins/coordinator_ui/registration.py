@@ -79,6 +79,13 @@ EXTERNAL_VIEWS: list[dict[str, Any]] = [
         **ICONS,
     },
     {
+        "name": NAMES["letters"],
+        "href": f"{pages_address()}/dead-letters",
+        "destination": "nav",
+        "url_route": "dead_letters",
+        **ICONS,
+    },
+    {
         "name": NAMES["run"],
         "href": f"{pages_address()}/runs/{{DAG_ID}}/{{RUN_ID}}",
         "destination": "dag_run",

@@ -44,13 +44,14 @@ from coordinator_ui.data import live, page_data, rebalance_search, timeline
 from coordinator_ui.data.api_json import rebalance_row, rebalance_whole
 from coordinator_ui.data.audits import FRESH_S, audit_data, audited
 from coordinator_ui.data.health import health, rows
+from coordinator_ui.data.letters import LetterReader
 from coordinator_ui.data.paging import MOST_REST
 from coordinator_ui.data.reading import ClusterReader, SharedAnswers, each
 from coordinator_ui.data.rebalance_search import RebalanceFilter, Sides
 from coordinator_ui.data.task_times import task_spans
 from coordinator_ui.data.timeline import TaskSpan
 from coordinator_ui.data.trends import Point, Trend, Trends
-from coordinator_ui.pages import action_list
+from coordinator_ui.pages import action_list, letter_pages
 from coordinator_ui.pages.choices import choices
 from coordinator_ui.pages.form_fields import form_of, query_of
 from coordinator_ui.pages.rebalance_list import listed, wanted_of
@@ -97,11 +98,12 @@ def make_app(reader: ClusterReader | None = None) -> FastAPI:
     """Return the application, without FastAPI's documentation pages, which would be open to anyone."""
     app = FastAPI(title="Coordinator", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.reader = reader or ClusterReader()
-    app.state.task_spans = task_spans
+    app.state.task_spans, app.state.letters = task_spans, LetterReader()
     app.state.trends, app.state.shared, app.state.audits = Trends(), SharedAnswers(), SharedAnswers(FRESH_S)
     app.include_router(router)
     app.include_router(data_router)
     app.include_router(code_router)
+    app.include_router(letter_pages.router)
     app.add_exception_handler(AnyHTTPException, _refused)
     app.add_exception_handler(CoordinatorError, _failed)
     return app

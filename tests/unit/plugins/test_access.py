@@ -28,8 +28,15 @@ from tests.unit.plugins.pages_site import airflow_refuses, pages_of, stable, tex
 
 CLUSTERS = {"alphaville": "rebalance", "betatown": "rebalance__betatown"}
 """Cluster → DAG. The first cluster is the site's default."""
-NO_CONTENT = ("/tile.js", "/live", "/clusters/{cluster}/live")
-"""Code, and a page filled by its script."""
+LETTERS = ("/dead-letters", "/clusters/{cluster}/dead-letters")
+NO_CONTENT = (
+    "/tile.js",
+    "/live",
+    "/clusters/{cluster}/live",
+    *LETTERS,
+    f"{LETTERS[1]}/{{database}}/{{topic}}/{{partition}}/{{offset}}",
+)
+"""Code, a page filled by its script, and pages of databases: `test_letters_page.py`."""
 
 
 def topic_of(cluster: str) -> str:
@@ -92,6 +99,9 @@ def requests(
         "action": ("pause",),
         "dag_id": (CLUSTERS[mine], CLUSTERS[other], "pause", "elsewhere"),
         "run_id": ("run 1/x",),
+        "database": ("shop",),
+        "partition": ("0",),
+        "offset": ("3",),
     }
     parameters = get_flat_dependant(route.dependant, skip_repeats=True).query_params
     said = (other, topic_of(other), f"{other}-giver")

@@ -362,7 +362,7 @@ def test_a_last_record_that_cannot_be_read_hides_nothing_of_the_topic(shop: Clus
 def test_the_tabs_of_a_cluster_lead_to_the_same_cluster(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop,books")
     client, base = pages_of(shop), "/airflow" + PREFIX
-    for path in ("", "/topics/orders", "/live", "/audit", "/ask/drain"):
+    for path in ("", "/topics/orders", "/live", "/audit", "/dead-letters", "/ask/drain"):
         tabs = re.findall(r'href="([^"]*)"', client.get(f"/clusters/books{path}").text.partition("</nav>")[0])
         assert tabs == [
             f"{base}/clusters/books",
@@ -370,6 +370,7 @@ def test_the_tabs_of_a_cluster_lead_to_the_same_cluster(shop: Cluster, monkeypat
             f"{base}/rebalances",
             f"{base}/actions",
             f"{base}/clusters/books/audit",
+            f"{base}/clusters/books/dead-letters",
         ]
     assert f'href="{base}/live"' in client.get("/rebalances").text
     _, path = client.get("/clusters/books/topics/orders").text.split('"Breadcrumb">')

@@ -1,0 +1,55 @@
+# No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the routes.
+"""The pages of dead letters. Who may read a cluster sees the content of its dead letters."""
+
+import shlex
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi.responses import HTMLResponse
+
+from coordinator_ui.access import OfCluster, Readable, named_cluster
+from coordinator_ui.data.letters import MOST_LETTERS, MOST_TOPICS, LetterReader
+from coordinator_ui.pages.render import page
+from spark_apps.dead_letters.shown import time_text
+
+MOST_NAME = 249
+MOST_NUMBER = 2**63 - 1
+router = APIRouter(default_response_class=HTMLResponse, dependencies=[Depends(named_cluster)])
+Number = Annotated[int, Path(ge=0, le=MOST_NUMBER)]
+
+
+@router.get("/dead-letters")
+@router.get("/clusters/{cluster}/dead-letters")
+async def letters(
+    request: Request,
+    cluster: OfCluster,
+    readable: Readable,
+    topic: Annotated[str, Query(max_length=MOST_NAME)] = "",
+) -> HTMLResponse:
+    """The dead letters of a cluster: number and last error of each topic, and the last failed records."""
+    reader: LetterReader = request.app.state.letters
+    return page(
+        request,
+        "letters.html",
+        cluster=cluster,
+        clusters=readable,
+        topic=topic,
+        found=await reader.every(cluster, topic),
+        time_text=time_text,
+        most_topics=MOST_TOPICS,
+        most_letters=MOST_LETTERS,
+        live=True,
+    )
+
+
+@router.get("/clusters/{cluster}/dead-letters/{database}/{topic}/{partition}/{offset}")
+async def letter(
+    request: Request, cluster: OfCluster, database: str, topic: str, partition: Number, offset: Number
+) -> HTMLResponse:
+    """A dead letter: the record, the error, and where the record failed."""
+    reader: LetterReader = request.app.state.letters
+    found = await reader.find(cluster, database, topic, partition, offset)
+    told: dict[str, Any] = {"topic": topic, "partition": partition, "offset": offset}
+    options = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in told.items())
+    drop = f"coordinator dead-letters drop {shlex.quote(database)} {options} --execute"
+    return page(request, "letter.html", cluster=cluster, found=found, drop=drop, live=False, **told)
