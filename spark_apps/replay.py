@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T  # noqa: N812 (its usual name)
 
@@ -24,7 +25,7 @@ from coordinator_tasks.core.text.name_values import name_values
 from coordinator_tasks.core.text.partition_text import counted
 from coordinator_tasks.java import find_java
 from coordinator_tasks.wiring import settings_from_environment
-from spark_apps.dead_letters import Letter, LetterPlace, table
+from spark_apps.dead_letters import Letter, LetterPlace, RecordHasProblem, table
 from spark_apps.dead_letters.recovery import shown_error
 from spark_apps.delivery import SinkStep, Writer
 from spark_apps.delivery.database import Cursor, Database
@@ -139,7 +140,8 @@ class Replay:
                 )
 
         try:
-            sink.add(Writer(place.cluster, place.topic, place.topic_id, REPLAYING), steps, rows, delete)
+            writer = Writer(place.cluster, place.topic, place.topic_id, REPLAYING)
+            sink.add(writer, steps, _without_problems(output, rows), delete)
         finally:
             sink.close()
 
@@ -168,6 +170,17 @@ class Replay:
             if table.delete(cursor, [letter.place]):
                 table.put_letters(cursor, [failed])
         print(f"partition {letter.place.partition}, offset {letter.place.offset} failed again: {kind}: {text[:200]}")
+
+
+def _without_problems(output: Output, rows: pa.Table) -> pa.Table:
+    """Return the rows without the pipeline's column of problems; raises `RecordHasProblem` for a row with a problem."""
+    column = output.on_error.problem_column if isinstance(output, ExactlyOnce | Stateful) else ""
+    if not column:
+        return rows
+    problem = next((found for found in rows[column].to_pylist() if found is not None), None)
+    if problem is not None:
+        raise RecordHasProblem(str(problem))
+    return rows.drop_columns([column])
 
 
 def _sink_of(output: Output) -> DatabaseSink | None:

@@ -40,9 +40,7 @@ def agreed_writer(
             runner.agree(Delivery.EXACTLY_ONCE, sink, hooks, idle_s=idle_s)
             return rows.writeStream.foreachBatch(_transaction(runner, output, recovery, rerun))
         case Stateful(rows):
-            problem = output.on_error.problem_column
-            sink = stateful_sink(replace(output, rows=rows.drop(problem)) if problem else output)
-            once = ExactlyOnce(rows, sink, on_error=output.on_error)
+            once = ExactlyOnce(rows, stateful_sink(output), on_error=output.on_error)
             return agreed_writer(runner, once, hooks, site, rerun)
         case AtLeastOnce(rows, each_batch):
             recovery = _recovery(runner, output, site)

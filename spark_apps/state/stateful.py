@@ -6,7 +6,7 @@ Spark, each batch uses a fresh copy of the processor.
 """
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from math import inf
 
 from pyspark import cloudpickle
@@ -60,7 +60,9 @@ class Stateful:
 
 
 def stateful_sink(given: Stateful) -> StatefulSink:
-    """Return the sink that runs the processor; raises `StateRefused`."""
+    """Return the sink that runs the processor, on rows without the column of problems; raises `StateRefused`."""
+    if given.on_error.problem_column:
+        given = replace(given, rows=given.rows.drop(given.on_error.problem_column))
     if not isinstance(given.sink, DatabaseSink):
         raise StateRefused(
             f"the sink of a stateful pipeline is a {type(given.sink).__name__}: state is exactly once and lies beside the "

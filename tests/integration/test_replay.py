@@ -178,3 +178,24 @@ def test_the_command_says_what_is_missing(capsys: pytest.CaptureFixture[str], mo
     assert "no cluster is given" in capsys.readouterr().err
     assert replay.main(["--pipeline", "orders=tests.integration.test_replay:none", "--cluster", "c"]) == 2
     assert "there is no pipeline at" in capsys.readouterr().err
+
+
+def of_texts(stream: DataFrame, settings: Mapping[str, str]) -> ExactlyOnce:
+    """Report a problem of each record that is no text; the columns of the sink's rows are those of the table."""
+    rows = rows_of(stream).withColumn("problem", F.expr("if(text = 'no text', 'no text', NULL)"))
+
+    def store(cursor: Cursor, given: Any) -> None:
+        cursor.merge(TEXTS.table, given.column_names, [list(row.values()) for row in given.to_pylist()])
+
+    sink = DatabaseSink(Database(settings["database"]), TEXTS.prepare, store)
+    return ExactlyOnce(rows, sink, on_error=OnError("dead-letter", problem_column="problem"))
+
+
+def test_a_record_with_a_problem_stays_and_the_sink_gets_the_others_without_the_column(
+    spark: SparkSession, stage: Stage
+) -> None:
+    letters = stage.put(b"text", b"no text", b"text")
+    counts = replay.Replay(spark, TOPIC, of_texts, {"database": stage.url}).run(letters)
+    assert (counts.passed, counts.failed, len(stage.stored())) == (2, 1, 2)
+    (left,) = stage.letters()
+    assert (left.kind, left.error, left.tries) == ("RecordHasProblem", "no text", 2)
