@@ -1,7 +1,7 @@
 """The sample with state: what each customer has ordered, in all or in every ten minutes.
 
 A record's key is the customer, and its value an event in JSON: `{"order_id": "A-17", "quantity": 2, "amount_cents": 700,
-"ordered_at": "2026-11-21T08:15:30Z"}`. An event that cannot be read adds to the count alone.
+"ordered_at": "2026-11-21T08:15:30Z"}`. A record that is no such event becomes a dead letter.
 """
 
 from collections.abc import Mapping
@@ -10,13 +10,16 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from coordinator_tasks.core.errors import Refused
+from spark_apps.dead_letters import Action, OnError
 from spark_apps.delivery.database import Cursor, Database
 from spark_apps.delivery.database_sink import DatabaseSink
 from spark_apps.delivery.lineage import Dataset, table_dataset, writes_to
 from spark_apps.pipelines import setting
 from spark_apps.pipelines.json_records import document
+from spark_apps.state.handle import TimeMode
 from spark_apps.state.processors import RunningTotals, TumblingWindows
 from spark_apps.state.stateful import Stateful
 
@@ -45,25 +48,38 @@ def build(orders: DataFrame, settings: Mapping[str, str]) -> Stateful:
     if kind == "windows":
         windows = TumblingWindows(WINDOW_MS, "ordered_at", SUMS, ["customer"])
         rows = parse(orders).withWatermark("ordered_at", "10 minutes")
-        return Stateful(rows, windows, sink, by=["customer"], time_mode="EventTime", determines_partition=True)
-    return Stateful(parse(orders), RunningTotals(SUMS, ["customer"]), sink, by=["customer"], determines_partition=True)
+        return _by_customer(rows, windows, sink, TimeMode.EVENT_TIME)
+    return _by_customer(parse(orders), RunningTotals(SUMS, ["customer"]), sink, TimeMode.NONE)
+
+
+def _by_customer(rows: DataFrame, processor: StatefulProcessor, sink: DatabaseSink, time_mode: TimeMode) -> Stateful:
+    return Stateful(
+        rows,
+        processor,
+        sink,
+        by=["customer"],
+        time_mode=time_mode,
+        determines_partition=True,
+        on_error=OnError(Action.DEAD_LETTER, problem_column="problem"),
+    )
 
 
 def parse(orders: DataFrame) -> DataFrame:
-    """Return customer, sums and time of each event, with the event's place."""
-    event = document(F.col("value").cast("string"), "quantity INT, amount_cents LONG, ordered_at STRING")["document"]
+    """Return customer, sums and time of each event, with the event's place, or why the record is no event."""
+    read = document(F.col("value").cast("string"), "quantity INT, amount_cents LONG, ordered_at STRING")
     return orders.select(
         F.make_valid_utf8(F.col("key").cast("string")).alias("customer"),
         "partition",
         "offset",
-        event.alias("event"),
+        read.alias("read"),
     ).selectExpr(
         "customer",
         "partition",
         "offset",
-        "event.quantity AS quantity",
-        "event.amount_cents AS amount_cents",
-        "try_cast(event.ordered_at AS TIMESTAMP) AS ordered_at",
+        "read.document.quantity AS quantity",
+        "read.document.amount_cents AS amount_cents",
+        "try_cast(read.document.ordered_at AS TIMESTAMP) AS ordered_at",
+        "read.problem AS problem",
     )
 
 

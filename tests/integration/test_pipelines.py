@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Token
+from spark_apps.dead_letters import OnError
 from spark_apps.delivery import SinkStep, Writer
 from spark_apps.pipelines import audit, customers, orders, protobuf_records, schema_registry
 from spark_apps.pipelines.json_records import MORE, NO_DOCUMENT, document
@@ -132,13 +134,17 @@ def test_what_customers_have_ordered_is_state(spark: SparkSession, tmp_path: Pat
     made = customers.build(stream, {"database": f"sqlite:///{tmp_path}/customers.sqlite"})
     sink, writer, token = stateful_sink(made), Writer("c", "orders", "id", "a"), Token(1, 1, "g")
     sink.claim(writer, {0: token}, {})
-    sink.write(writer, {0: SinkStep(token, 0, len(given))}, made.rows.toArrow())
+    rows = made.rows.toArrow()
+    assert rows["problem"].to_pylist() == [None, None, "not a JSON document of this shape", None, None]
+    good = rows.filter(pc.is_null(rows["problem"])).drop_columns(["problem"])
+    sink.write(writer, {0: SinkStep(token, 0, len(given))}, good)
     sink.close()
     with closing(sqlite3.connect(tmp_path / "customers.sqlite")) as found:
         totals = found.execute(
             "SELECT customer, count, quantity, amount_cents FROM customer_totals ORDER BY 1"
         ).fetchall()
-    assert totals == [("ada", 3, 5, 1400), ("bob", 1, 2, 700), ("eve", 1, 2, 700)]
+    assert made.on_error == OnError("dead-letter", problem_column="problem")
+    assert totals == [("ada", 2, 5, 1400), ("bob", 1, 2, 700), ("eve", 1, 2, 700)]
 
 
 def test_another_state_of_customers_is_refused(spark: SparkSession) -> None:
