@@ -421,3 +421,10 @@ def test_what_one_connection_writes_outlives_a_second_connection_and_the_close_o
     assert subprocess.run([sys.executable, "-c", count], capture_output=True, text=True, check=True).stdout == "(7,)\n"
     first.close()
     second.close()
+
+
+def test_sqlite_keeps_the_pages_of_a_batch_until_its_commit(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path}/rows.sqlite")
+    with database.transaction() as cursor:
+        assert cursor.query("PRAGMA cache_size") == [(-16_000,)]
+    database.close()
