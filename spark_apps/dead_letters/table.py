@@ -67,7 +67,7 @@ def opened(url: str, lock_wait_s: float | None = None) -> Iterator[Cursor | None
     Raises `Refused` for a missing file of SQLite and for errors of statements, and `SinkUnavailable`.
     """
     if url.startswith(SQLITE) and not Path(url.removeprefix(SQLITE)).exists():
-        raise Refused("there is no such file of SQLite; correct the path of the database")
+        raise Refused("there is no such file of SQLite on this host; correct the path of the database")
     database = Database(url, lock_wait_s)
     try:
         with database.transaction() as cursor:
