@@ -57,6 +57,22 @@ def test_a_bad_record_among_many_becomes_a_dead_letter_and_the_others_pass(stage
     assert stage.counts.total == 1
 
 
+def test_letters_are_counted_and_listed_without_their_records(stage: Stage) -> None:
+    stage.claim(0)
+    stage.write({(0, offset): BAD if offset in (3, 7) else 1 for offset in range(10)})
+    topic, where = stage.writer.topic, {"cluster": stage.cluster}
+    database = Database(stage.url)
+    with database.transaction() as cursor:
+        assert table.counts(cursor, 5, **where) == {topic: 2}
+        listed = table.newest(cursor, 5, **where)
+        (first,) = table.newest(cursor, 1, **where, topic=topic)
+        assert table.newest(cursor, 5, **where, topic="another") == []
+    database.close()
+    assert sorted(one.offset for one in listed) == [3, 7]
+    assert (first.topic, first.partition, first.tries, first.stage) == (topic, 0, 1, "store")
+    assert "number" in first.error
+
+
 places = st.dictionaries(
     st.tuples(st.integers(0, 2), st.integers(0, 30)), st.sampled_from([1, 1, 1, BAD, None]), min_size=1, max_size=60
 )
