@@ -40,7 +40,7 @@ _SELECT = f"SELECT {', '.join(f'{chr(34)}{name}{chr(34)}' for name in COLUMNS)} 
 MAX_PAGE_BYTES = 64 * 1024 * 1024
 """Of keys, values and headers that `find` reads at once; a page has at least a row."""
 _ORDER = 'topic, topic_id, "partition", "offset", cluster'
-_SIZE = "COALESCE(LENGTH(key), 0) + COALESCE(LENGTH(value), 0) + LENGTH(headers)"
+_SIZE = 'COALESCE(LENGTH("key"), 0) + COALESCE(LENGTH(value), 0) + LENGTH(headers)'
 _AT = 'cluster = ? AND topic = ? AND topic_id = ? AND "partition" = ? AND "offset" = ?'
 _NAMED = "LENGTH(topic) < 250"
 """Left out of a list: rows of another program with a topic that Kafka cannot have."""
