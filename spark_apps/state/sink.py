@@ -51,7 +51,7 @@ class StatefulSink(DatabaseSink):
     def _check(self, cursor: Cursor, writer: Writer, partitions: Collection[int]) -> None:
         """Raise `StateChanged` if a partition has state that the processor cannot read, and `StatePartitionsAdded`."""
         rows = StateRows(cursor, writer, self._operator.name)
-        count = max(writer.partition_count, *(partition + 1 for partition in partitions))
+        count = max([writer.partition_count, *(partition + 1 for partition in partitions)])
         self._begun_with[writer.topic_id] = rows.begun_with(count if writer.partition_count else 0)
         self._check_count(rows, count)
         for partition, stored in rows.partitions(partitions).items():
