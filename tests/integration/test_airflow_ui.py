@@ -361,7 +361,9 @@ def test_a_consumers_spark_ui_and_log_open_beside_airflow(
         assert opened_beside(browser, ".facts a[target=_blank]") == "page /ui/ann from nowhere"
 
 
-@pytest.mark.parametrize("path", ["/", "/live", "/rebalances", "/rebalance", "/ask", "/actions", "/audit"])
+@pytest.mark.parametrize(
+    "path", ["/", "/live", "/rebalances", "/rebalance", "/ask", "/actions", "/audit", "/dead-letters"]
+)
 def test_no_page_is_wider_than_a_phone(browser: Browser, settings: Settings, join: Rebalance, path: str) -> None:
     cluster = f"/clusters/{settings.cluster}"
     paths = {"/rebalance": f"{cluster}/topics/{TOPIC}/rebalances/{join.rebalance}", "/ask": f"{cluster}/ask/pin"}
