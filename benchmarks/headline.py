@@ -14,6 +14,7 @@ from benchmarks import (
     fence,
     figures,
     latency,
+    look,
     pause_predictions,
     pipeline,
     rebalance,
@@ -330,6 +331,7 @@ PLACES = (
     Place(FURTHER, "scale", ("scale",), scale.markdown),
     Place(FURTHER, "scale, 50,000 partitions", ("scale-50000",), scale.markdown),
     Place(FURTHER, "scale, simulated", ("scale-simulated",), scale_simulated.markdown),
+    Place(FURTHER, "a look", ("look",), look.markdown),
     Place(FURTHER, "DAGs", ("dag_parsing",), dag_parsing.markdown),
     Place(FURTHER, "weighted", ("weighted",), weighted.markdown),
     Place(
