@@ -13,6 +13,7 @@ from benchmarks import (
     demo,
     fence,
     figures,
+    lakehouse,
     latency,
     look,
     pause_predictions,
@@ -343,6 +344,7 @@ PLACES = (
     Place(FURTHER, "growth policies", ("autoscale",), autoscale.markdown),
     Place(FURTHER, "fence", ("fence",), fence.markdown),
     Place(FURTHER, "sinks", ("sinks",), sinks.markdown),
+    Place(FURTHER, "lakehouse", ("lakehouse",), lakehouse.markdown),
     Place(FURTHER, "a whole pipeline", ("pipeline",), pipeline.markdown),
     Place(FURTHER, "state", ("state",), state.markdown),
 )
