@@ -331,6 +331,8 @@ PLACES = (
     Place(FURTHER, "scale, plain", ("scale-plain",), scale.markdown),
     Place(FURTHER, "scale", ("scale",), scale.markdown),
     Place(FURTHER, "scale, 50,000 partitions", ("scale-50000",), scale.markdown),
+    Place(FURTHER, "scale, several topics", ("scale-topics",), scale.markdown),
+    Place(FURTHER, "scale, the same simulated", ("scale-topics-simulated",), scale_simulated.markdown),
     Place(FURTHER, "scale, simulated", ("scale-simulated",), scale_simulated.markdown),
     Place(FURTHER, "a look", ("look",), look.markdown),
     Place(FURTHER, "DAGs", ("dag_parsing",), dag_parsing.markdown),
