@@ -29,7 +29,7 @@ from spark_apps.dead_letters import (
 )
 from spark_apps.dead_letters.halving import Span, Spans, apart, size_of
 from spark_apps.dead_letters.topic import sender
-from spark_apps.delivery import SinkEntry, SinkStep, Writer
+from spark_apps.delivery import SinkEntry, SinkStep, TransactionalSink, Writer
 from spark_apps.delivery.database import Cursor, Database, blames_record, first_line
 from spark_apps.delivery.database_sink import Add, DatabaseSink
 
@@ -135,6 +135,16 @@ class Recovery:
         adding = partial(self._add, writer, found, sink.database.blames_record)
         return self._noted(steps, found, sink.write(writer, steps, rows, adding))
 
+    def write_beside(
+        self, sink: TransactionalSink, writer: Writer, steps: Steps, rows: pa.Table, bad: Bad
+    ) -> Mapping[int, SinkEntry]:
+        """Keep the dead letters, then write the good rows into a sink without a place for letters.
+
+        A batch that comes again keeps its letters again. A row that the sink refuses stops the partition.
+        """
+        self.keep(writer, steps, bad)
+        return self._noted(steps, bad, sink.write(writer, steps, rows))
+
     def _add(
         self,
         writer: Writer,
@@ -198,7 +208,7 @@ class Recovery:
         self.note(steps, bad)
 
     def keep(self, writer: Writer, steps: Steps, bad: Bad) -> None:
-        """Keep the dead letters of a batch whose good records have been delivered."""
+        """Keep the dead letters of a batch, outside of its transaction."""
         letters = self.letters(writer, bad.of(steps))
         if letters and self._send is not None:
             self._send(letters)

@@ -82,12 +82,7 @@ def _recovery(runner: TopicRunner, output: ExactlyOnce | AtLeastOnce, site: Site
             f"the rows of topic {runner.topic} have no column 'offset' (they have {', '.join(output.rows.columns)}), by which "
             "a bad record is found; keep that column of the stream, or let bad records stop the partition"
         )
-    if not isinstance(output.sink, DatabaseSink):
-        raise DeadLettersRefused(
-            f"the sink of topic {runner.topic} is a {type(output.sink).__name__}: only a DatabaseSink can leave out bad records; "
-            "let bad records stop the partition"
-        )
-    return site.recovery(runner, policy, in_sink=True)
+    return site.recovery(runner, policy, in_sink=isinstance(output.sink, DatabaseSink))
 
 
 def rows_of(output: Output) -> pa.Table:
@@ -115,12 +110,14 @@ def _transaction(
                 raise
             bad, again = found_in(recovery, rerun, steps, batch.sparkSession, collected, error)
             rows = collected(replace(output, rows=batch.limit(0)) if again is None else again)
-        if recovery is None or not isinstance(output.sink, DatabaseSink):
+        if recovery is not None and recovery.policy.problem_column:
+            rows = recovery.without_problems(rows, steps, bad)
+        if recovery is None:
             refused = output.sink.write(writer, steps, rows)
-        else:
-            if recovery.policy.problem_column:
-                rows = recovery.without_problems(rows, steps, bad)
+        elif isinstance(output.sink, DatabaseSink):
             refused = recovery.write(output.sink, writer, steps, rows, bad)
+        else:
+            refused = recovery.write_beside(output.sink, writer, steps, rows, bad)
         runner.edit(lambda ownership: ownership.batches.refuse(refused))
         if isinstance(output.sink, StatefulSink):
             sizes = output.sink.sizes

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import psycopg
 import pyarrow as pa
+import pyarrow.compute as pc
 import pymysql
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,11 +20,12 @@ from coordinator_tasks.core.errors import KafkaUnavailable
 from spark_apps import replay
 from spark_apps.dead_letters import LetterUnreadable, OnError, RecordHasProblem, TooManyDeadLetters, table
 from spark_apps.dead_letters import Stage as FailedStage
-from spark_apps.dead_letters.recovery import Bad
+from spark_apps.dead_letters.recovery import Bad, Recovery
 from spark_apps.delivery import SinkStep, SinkUnavailable
 from spark_apps.delivery.database import Database
 from tests.letters_bench import GENEROUS, NEWER, ROWS, TOKEN, Stage
 from tests.postgres_server import sink_url
+from tests.sink_bench import TableBench, bench_of, patient_claim, rows_of
 from tests.stateful_bench import Bench, Counting, arrow
 
 BAD = 1_000
@@ -391,4 +394,28 @@ def test_a_problem_stops_the_partition_where_bad_records_stop(url: str) -> None:
         with_problems(stage, {(0, 0): 1, (0, 1): 1}, {(0, 1): "no JSON"})
     with_problems(stage, {(0, 0): 1}, {})
     assert stage.stored() == [(0, 0)]
+    stage.close()
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_table_of_a_lakehouse_gets_the_good_rows_after_the_letters_are_kept(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, stage = bench_of(kind, request, tmp_path / "tables", monkeypatch), Stage(f"sqlite:///{tmp_path}/letters")
+    assert isinstance(bench, TableBench)
+    sink, steps, bad = bench.sinks["a"], {0: SinkStep(TOKEN, 0, 4)}, Bad()
+    rows = rows_of(stage.writer, steps)
+    good = rows.filter(pc.not_equal(rows["offset"], 2))
+    recovery = Recovery(GENEROUS, stage.runner, stage.read, database=Database(stage.url))
+    recovery.found(steps, bad, FailedStage.PIPELINE, 0, 2, ValueError("no number"))
+    patient_claim(sink, stage.writer, {0: TOKEN})
+    with monkeypatch.context() as away:
+        away.setattr(sink._written, "commit", Mock(side_effect=SinkUnavailable("away")))
+        with pytest.raises(SinkUnavailable):
+            recovery.write_beside(sink, stage.writer, steps, good, bad)
+    assert (stage.places(), bench.table().num_rows, stage.counts.total) == ([(0, 2)], 0, 0)
+    assert recovery.write_beside(sink, stage.writer, steps, good, bad) == {}
+    assert (stage.places(), stage.counts.total) == ([(0, 2)], 1)
+    assert sorted(bench.table()["offset"].to_pylist()) == [0, 1, 3]
+    bench.close()
     stage.close()

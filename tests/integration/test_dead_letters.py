@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from deltalake import DeltaTable
 
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
@@ -130,6 +131,16 @@ def test_poison_for_a_stage_and_for_a_function_of_batches(stage: Stage, build: s
     print(f"\n1,000 records with three bad ones, {build}: {stage.passes():.1f} s")
     assert sorted(stage.letters()) == stage.poison()
     assert stage.stored() == [place for place in sorted(stage.sent) if place not in stage.poison()]
+
+
+def test_poison_leaves_the_rows_of_a_delta_table(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIPELINE_tables", str(stage.folder))
+    stage.start("lake")
+    stage.produce(0, *numbers(16, {3: "function", 12: "cast"}))
+    stage.passes(0)
+    assert sorted(stage.letters()) == stage.poison() == [(0, 3), (0, 12)]
+    found = DeltaTable(str(stage.folder / "texts")).to_pyarrow_table()["offset"].to_pylist()
+    assert sorted(found) == [offset for offset in range(16) if offset not in (3, 12)]
 
 
 @pytest.mark.parametrize("stage", ["sqlite", "postgresql"], indirect=True)

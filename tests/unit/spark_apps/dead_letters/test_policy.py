@@ -76,7 +76,9 @@ def test_what_cannot_be_done_is_refused_at_the_start() -> None:
     assert "have no column 'offset' (they have partition, text)" in refusal(
         ExactlyOnce(rows, other, on_error=letters), site
     )
-    assert "only a DatabaseSink can leave out bad records" in refusal(ExactlyOnce(whole, other, on_error=letters), site)
+    assert "has no DatabaseSink, so its dead letters have no table" in refusal(
+        ExactlyOnce(whole, other, on_error=letters), site
+    )
     problem = OnError(problem_column="wrong")
     assert "have no column 'wrong' for OnError(problem_column=...)" in refusal(
         ExactlyOnce(whole, other, on_error=problem), site
