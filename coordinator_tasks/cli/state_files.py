@@ -36,7 +36,6 @@ from coordinator_tasks.service.nodes import history, state_file
 from coordinator_tasks.service.nodes.history import KEEP
 from coordinator_tasks.service.nodes.state_file import StateFile
 from coordinator_tasks.service.watch import history_export
-from coordinator_tasks.tables import visible
 
 commands = typer.Typer()
 _FILE = "a file that `coordinator export` has written"
@@ -80,6 +79,8 @@ def export_history(
     to: Annotated[
         Path | None, typer.Option(help="The file to append to; empty = print all records.", show_default=False)
     ] = None,
+    how: Output = Format.TABLE,
+    json: Json = False,
 ) -> None:
     """Write the records of rebalances as lines of JSON, to keep records that ZooKeeper deletes.
 
@@ -98,8 +99,8 @@ def export_history(
                 print(line.decode(), end="")
         else:
             added = _append(c, to, named, problems)
-            waiting.stop()
-            print(visible(f"{to}: {counted(added, 'record')} added"))
+            told = f"{to}: {counted(added, 'record')} added"
+            listed({"file": str(to), "records": added}, how_of(how, json), lambda _: told, show.rows)
     exit_if_left_out(problems)
 
 

@@ -61,6 +61,7 @@ OTHERWISE = {
     "approve": "plan --dry-run",
     "step": "plan --dry-run",
     **dict.fromkeys(("export", "snapshot"), "it never replaces a file"),
+    "export-history": "it only appends",
     "zookeeper-rights": "doctor",
 }
 """The substitute for `--dry-run` or `--execute`, by command."""

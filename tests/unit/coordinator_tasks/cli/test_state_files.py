@@ -100,6 +100,7 @@ def test_an_export_of_the_history_is_continued_and_doubles_nothing(run: Run, sho
     assert run("export-history", "orders", "--to", str(file))[1] == f"{file}: 1 record added\n"
     assert file.read_bytes() == whole, "a line that was cut off is written again"
     assert run("export-history")[1].encode() == whole
+    assert json.loads(run("export-history", "--to", str(file), "--json")[1]) == {"file": str(file), "records": 0}
     shop.zk.transact([Delete(f"{shop.paths.history('orders')}/{name}") for name in stored])
     assert run("export-history", "--to", str(file))[1] == f"{file}: 0 records added\n"
     assert file.read_bytes() == whole
