@@ -113,7 +113,7 @@ def test_what_was_looked_at_before_a_readmission_must_not_be_written_after_it(mo
 
 
 def test_a_standstill_is_found_where_a_rule_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deciding, "why_not_started", lambda *_: "it is never enough")
+    monkeypatch.setattr(deciding, "why_not_all_started", lambda *_: "it is never enough")
     with pytest.raises(Found, match="it stands still before Stable"):
         searched(TINY)
 
