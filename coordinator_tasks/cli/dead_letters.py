@@ -117,15 +117,18 @@ def _where(topic: str) -> dict[str, Any]:
 
 def _first(cursor: Cursor, limit: int, where: Mapping[str, Any], *, strict: bool = False) -> list[Letter]:
     """Return the letters of the first `limit` rows. Rows that cannot be read are told; `strict`: the first is raised."""
-    page = table.find(cursor, limit, **where)
-    letters, rows, unreadable = page.letters, limit, page.unreadable
-    while page.last is not None and (rows := rows - len(page.letters) - len(page.unreadable)) > 0:
-        page = table.find(cursor, rows, page.last, **where)
-        letters, unreadable = letters + page.letters, unreadable + page.unreadable
-    for error in unreadable:
-        if strict:
-            raise error
-        say_error(error.told)
+    letters, after = list[Letter](), None
+    while limit > 0:
+        page = table.find(cursor, limit, after, **where)
+        for error in page.unreadable:
+            if strict:
+                raise error
+            say_error(error.told)
+        letters += page.letters
+        limit -= len(page.letters) + len(page.unreadable)
+        after = page.last
+        if after is None:
+            break
     return letters
 
 
