@@ -21,7 +21,7 @@ TABLE = "consumer_dead_letters"
 VERSION = 1
 """Format of a row; rows of a later format are not read."""
 LINE_CHARS = 300
-"""Characters of an error in a list."""
+"""Characters of a text in a list."""
 KEY_COLUMNS = ("cluster", "topic", "topic_id", "partition", "offset")
 COLUMNS = (
     *KEY_COLUMNS,
@@ -48,7 +48,7 @@ _DELETE = f"DELETE FROM {TABLE} WHERE {_AT}"  # noqa: S608
 
 
 class LetterLine(NamedTuple):
-    """A dead letter without its record; `error` begins the error's text."""
+    """A dead letter without its record; `stage`, `kind` and `error` are cut."""
 
     topic: str
     partition: int
@@ -144,7 +144,8 @@ def counts(cursor: Cursor, limit: int, **where: Any) -> dict[str, int]:
 
 def newest(cursor: Cursor, limit: int, **where: Any) -> list[LetterLine]:
     """Return at most `limit` letters without their records, the last failed first; `where` as in `find`."""
-    wanted = f'topic, "partition", "offset", failed_at_ms, tries, stage, {_begin("error_class")}, {_begin("error")}'
+    texts = ", ".join(map(_begin, ("stage", "error_class", "error")))
+    wanted = f'topic, "partition", "offset", failed_at_ms, tries, {texts}'
     query = f"SELECT {wanted} FROM {TABLE} {_having(where)} AND {_NAMED} ORDER BY failed_at_ms DESC LIMIT {limit:d}"  # noqa: S608
     return [LetterLine(*row) for row in cursor.query(query, tuple(where.values()))]
 

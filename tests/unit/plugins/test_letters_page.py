@@ -94,6 +94,14 @@ def test_what_a_producer_wrote_is_escaped_and_bounded(client: TestClient, url: s
     assert "And 30 more headers" in answer.text
 
 
+def test_a_stage_that_another_program_wrote_is_bounded(client: TestClient, url: str) -> None:
+    put(url, letter_of("shop", "orders", 7))
+    with Database(url).transaction() as cursor:
+        cursor.execute(f"UPDATE {table.TABLE} SET stage = ?", ["s" * 5_000_000])
+    answer = client.get(LIST)
+    assert (answer.status_code, len(answer.text) < 100_000) == (200, True)
+
+
 def test_who_may_read_one_cluster_sees_no_letter_of_another(
     shop: Cluster, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
