@@ -8,7 +8,6 @@ password of one host to another.
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from coordinator_tasks.core.errors import Refused
 from spark_apps.delivery.dialects import Cursor, Dialect, Row, quoted, replacement
@@ -162,9 +161,10 @@ class PostgreSQL(Dialect):
         return str(state).startswith(_OF_ROW)
 
     def dataset(self, url: str, table: str) -> tuple[str, str]:
-        parts = urlsplit(url)
-        hosts = parts.netloc.rpartition("@")[2].lower().split(",")
-        return f"postgres://{','.join(map(_with_port, hosts))}", f"{parts.path[1:]}.public.{table}"
+        # Newer releases of Python refuse several hosts of IPv6 in `urlsplit`.
+        place, _, database = re.split("[?#]", url.partition("://")[2], maxsplit=1)[0].partition("/")
+        hosts = place.rpartition("@")[2].lower().split(",")
+        return f"postgres://{','.join(map(_with_port, hosts))}", f"{database}.public.{table}"
 
 
 def _with_port(host: str) -> str:
