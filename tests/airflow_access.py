@@ -17,6 +17,7 @@ MAY_CHANGE_CONNECTIONS = {"viewer": False, "user": False, "op": True, "admin": T
 def pages(cluster: str, topic: str) -> list[str]:
     """An address of each route of the pages."""
     values = {"cluster": cluster, "topic": topic, "rebalance": "1-x", "dag_id": "rebalance", "action": "drain"}
+    values |= {"database": "rows", "partition": "0", "offset": "7"}
     paths = [route.path for route in make_app().routes if isinstance(route, APIRoute) and route.path != "/tile.js"]
     return [f"/coordinator{path.replace('{run_id:path}', 'r').format(**values)}" for path in paths]
 
