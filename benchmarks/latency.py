@@ -163,10 +163,12 @@ def query(side: str, servers: str, topic: str, kind: str, times: Times) -> dict[
             warm, collected = running.recentProgress[-1]["batchId"], len(collecting_ms)
             time.sleep(times.seconds)
         found = [one for one in running.recentProgress if one["numInputRows"] > 0 and one["batchId"] > warm]
+        memory_mib = memory()
         running.stop()
     figures = arrivals.figures()
     parts = {f"{name}_ms": median([one["durationMs"].get(name, 0) for one in found]) for name in PARTS}
-    return {**figures, **parts, "collect_ms": median(collecting_ms[collected:]), "batches": len(found)}
+    collect_ms = median(collecting_ms[collected:])
+    return {**figures, **parts, "collect_ms": collect_ms, "batches": len(found), "memory_mib": memory_mib}
 
 
 def wait_for_batch(running: StreamingQuery, side: str) -> None:
@@ -184,6 +186,12 @@ def idle(seconds: float) -> dict[str, float]:
     time.sleep(seconds * 2 / 3)
     after, took = by_part(), time.monotonic() - began
     return {f"{name}_cores": (after[name] - before.get(name, 0.0)) / took for name in after}
+
+
+def memory() -> float:
+    """Return the MiB of this process and all its children; a page shared by several processes counts once."""
+    me = psutil.Process()
+    return float(sum(one.memory_full_info().pss for one in (me, *me.children(recursive=True)))) / 2**20
 
 
 def by_part() -> dict[str, float]:
