@@ -1,4 +1,4 @@
-"""A consumer's reported problems: the latest sentence for each matter, until cleared."""
+"""A consumer's reported problems. Each matter has one sentence, the latest, until the matter is cleared."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ MAX_REPORTS = 100
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A reported problem for the log. It lasts as long as some problem has one of its `matters`."""
+    """A reported problem for the log. The problem lasts while any report has one of its `matters`."""
 
     text: str
     matters: frozenset[Hashable]
 
 
 class _Report(NamedTuple):
-    """A sentence, or what follows the number of a `partition`; `several`: the same for several partitions."""
+    """A sentence, or the text after the number of a `partition`. `several`: the text after several numbers."""
 
     partition: int | None
     text: str
@@ -30,15 +30,15 @@ class _Report(NamedTuple):
 
 
 class Reports:
-    """Bounded: the oldest matter gives way."""
+    """The reports, up to a maximum: a new matter removes the oldest."""
 
     def __init__(self) -> None:
         self._found: dict[Hashable, _Report] = {}
 
     def add(self, matter: Hashable, text: str, *, partition: int | None = None, several: str = "") -> bool:
-        """Store the sentence; return True if new.
+        """Store the sentence of a matter; return True if the sentence is new.
 
-        With a `partition`, `text` is what follows the number, and `several` the same for several partitions.
+        With a `partition`, `text` follows the partition's number; `several` follows the numbers of several partitions.
         """
         report = _Report(partition, text, several or text)
         if self._found.get(matter) == report:
@@ -60,7 +60,7 @@ class Reports:
         return tuple(Problem(one.sentence, frozenset({matter})) for matter, one in self._found.items())
 
     def merged(self) -> tuple[str, ...]:
-        """Return the sentences, with equal sentences about single partitions joined at the place of the first."""
+        """Return the sentences. Equal sentences about single partitions are joined, at the place of the first."""
         found: dict[_Report, set[int]] = {}
         for one in self._found.values():
             which = found.setdefault(one._replace(partition=None), set())

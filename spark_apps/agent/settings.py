@@ -6,26 +6,27 @@ from math import inf
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Paces a consumer's requests to Kafka for one topic, in seconds.
+    """Pace of a consumer's requests to Kafka for one topic, in seconds.
 
-    - `look_s`: the committed offsets are fetched at least this often; `fresh_s`: no commit on an older fetch.
-    - `cool_down_s`: a commit that took longer than `fresh_s` may have overwritten a newer owner's entry. For this long
-      nothing more is committed: the newer owner fetches, and writes its entry again.
-    - `commit_timeout_s`: a request to Kafka is given up after this; its outcome is then unknown.
-    - `guard_s`: a guarded start commit has to stay our own for longer than this. No commit of the site can be under way
-      for longer.
-    - `guard_look_s`: the pause between two fetches of a guarded start.
-    - `commit_s`, plus `commit_each_s` for each partition: the pause between unhurried commits.
-    - `recommit_s`: idle partitions are committed again, because Kafka forgets the offsets of a group without members.
+    - `look_s`: longest pause between two fetches of the committed offsets. `fresh_s`: nothing is committed if the last
+      fetch is older.
+    - `cool_down_s`: pause after a commit that took longer than `fresh_s`, since the commit may have replaced a newer
+      owner's entry. In this time the newer owner fetches, and writes its entry again.
+    - `commit_timeout_s`: time limit of a request to Kafka. The outcome of a request beyond the limit is unknown.
+    - `guard_s`: a guarded start commit has to stay unchanged for longer than this. No other consumer's commit can be
+      under way for longer.
+    - `guard_look_s`: pause between two fetches of a guarded start.
+    - `commit_s`, plus `commit_each_s` per partition: pause between commits that are not urgent.
+    - `recommit_s`: pause between commits of an idle partition. Kafka forgets the offsets of a group without members.
     - `give_up_s`: a partition stops if its commits, or the fetches before them, fail for this long.
-    - `measure_s`, plus `measure_each_s` for each partition: the least pause between two requests for the log's ends.
-      `ends_s`: the longest pause, also while no batch is planned.
-    - `id_each_s`, for each partition of the topic: the pause between two requests for the topic's id. A new ownership
-      asks at once, unless it begins with a release and Kafka has told the id within `id_fresh_s`.
-    - `together_s`: a release waits this long for releases that only wait for their commit, for a joint write.
-    - `bounds_s`: how often positions are compared with the log. A position behind the log's end counts only after
-      `ahead_s`: a new leader may lag for a moment.
-    - `retry_s` to `retry_max_s`: the pause after a failed request, doubled with each further failure.
+    - `measure_s`, plus `measure_each_s` per partition: least pause between two reads of the log's ends. `ends_s`:
+      longest pause, also while no batch is planned.
+    - `id_each_s`, per partition of the topic: pause between two requests for the topic's id. A new ownership asks at
+      once, unless it begins with a release and Kafka has returned the id within the last `id_fresh_s`.
+    - `together_s`: how long a release waits for other releases whose commit is under way, to share one write.
+    - `bounds_s`: pause between two comparisons of the positions with the log. A position behind the log's end counts as
+      misplaced after `ahead_s`, because a new leader may lag for a moment.
+    - `retry_s` to `retry_max_s`: pause after a failed request, doubled with each further failure.
     """
 
     look_s: float = 0.9
@@ -52,14 +53,15 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Pacing:
-    """Pacing of batches.
+    """Pace and size of batches.
 
-    The next starts as soon as the last has passed, at most every `batch_interval_s`, with at most `max_offsets`.
+    A batch starts when the last batch has passed, but at most every `batch_interval_s`, with at most `max_offsets`.
 
-    `parallelism`: maximum tasks of a batch; a `Consumer` takes the number of Spark's cores. `min_offsets`: a batch
-    waits for this many offsets, but at most `max_delay_s`; a hand-off waits for neither. `min_partitions` and
-    `max_records_per_task` cut the ranges of partitions into more tasks. `handoff_batch_s`: intended duration of a batch
-    while partitions come to us; after `handoff_s` without new partitions batches return to their usual size.
+    `parallelism`: maximum tasks of a batch; a `Consumer` uses the number of Spark's cores. `min_offsets`: a batch waits
+    for this many offsets, but at most `max_delay_s`; a hand-off waits for neither. `min_partitions` and
+    `max_records_per_task` split the ranges of partitions into more tasks. `handoff_batch_s`: intended duration of a
+    batch while partitions come to this consumer. After `handoff_s` without a new partition, batches have their usual
+    size again.
     """
 
     batch_interval_s: float = 0.0
@@ -77,9 +79,9 @@ class Pacing:
 class Terms:
     """How one topic is delivered.
 
-    `claims`: the sink keeps the positions, and a holding begins with a claim there. `commit_first`: a batch is committed
-    before it goes to the sink. `listening`: the application has a listener. `idle_s`: a partition without a record for this
-    time gets an empty range.
+    `claims`: the sink keeps the positions, so a holding begins with a claim in the sink. `commit_first`: a batch is
+    committed before the sink gets it. `listening`: the application has a listener. `idle_s`: after this time without a
+    record, a partition gets an empty range.
     """
 
     claims: bool = False
@@ -90,7 +92,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A consumer's identity: `incarnation` is drawn once per process start and kept over sessions."""
+    """A consumer's identity. Each process start draws one `incarnation`, and keeps it over all sessions."""
 
     consumer: str
     cluster: str

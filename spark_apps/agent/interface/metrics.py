@@ -2,8 +2,8 @@
 
 Names follow Kafka Lag Exporter for lag, OpenTelemetry for messaging; the rest are ours.
 
-At most `MAX_PARTITIONS` partitions of `MAX_TOPICS` topics have series: the first by name and number. The sums of a
-topic count all partitions.
+At most `MAX_PARTITIONS` partitions of `MAX_TOPICS` topics have a series: the first topics by name, and their first
+partitions by number. A topic's sums count all partitions.
 """
 
 from coordinator_tasks.core.measure.lag import furthest_s
@@ -17,7 +17,7 @@ _HEALTHY = (Condition.OK, Condition.DETACHED, Condition.STARTING)
 
 
 def exposed(figures: ConsumerFigures, limit: int = MAX_PARTITIONS) -> bytes:
-    """The answer to `/metrics`."""
+    """Return the answer to `/metrics`."""
     found, left = Families(), limit
     mine = {"cluster_name": figures.cluster, "consumer_id": figures.consumer}
     healthy = float(figures.condition in _HEALTHY)

@@ -1,6 +1,6 @@
-"""The mean size of a consumer's records, for plans by bytes: sampled from time to time in a separate thread.
+"""The mean size of a consumer's records, for plans by bytes. A separate thread samples records from time to time.
 
-Nothing waits for a sample: a partition without a sample weighs as much as the other partitions on average.
+No plan waits for a sample: a partition without a sample counts with the average of the others.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""The certificate of a consumer's interface: the site's files, loaded anew when they change."""
+"""The certificate of a consumer's interface. Changed files of the site are loaded again."""
 
 import logging
 import socket
@@ -12,9 +12,9 @@ log = logging.getLogger(__name__)
 
 
 class ServedCertificate:
-    """Wraps connections; for one thread. Raises `Refused` for unusable files.
+    """Wraps connections in TLS; used by one thread. Raises `Refused` for unusable files.
 
-    The next connection gets a renewed certificate. While the files are unusable, the former certificate stays.
+    A renewed certificate serves the next connection. While the new files are unusable, the former certificate stays.
     """
 
     def __init__(self, files: TlsFiles) -> None:
@@ -23,7 +23,7 @@ class ServedCertificate:
         self._context = self._loaded()
 
     def wrap(self, connection: socket.socket) -> ssl.SSLSocket:
-        """The connection over TLS; the handshake is still to be made."""
+        """Return the connection over TLS, before the handshake."""
         if (now := self._stamped()) != self._stamp:
             self._stamp = now
             try:

@@ -1,10 +1,10 @@
 """The consumer's interface over HTTP: status, health, metrics, and topic nodes for a detached consumer.
 
-The standard library's threading server: no event loop beside Spark's gateway in the driver, and no further dependency.
-On loopback any user of this machine may read; any other address requires a token. A topic node always requires a token:
-it may remove the topic.
+The standard library's threading server adds no event loop beside Spark's gateway in the driver, and no dependency. On
+loopback, every user of this machine may read without a token; any other address requires a token. Posting a topic node
+always requires a token, because the node may remove the topic.
 
-Web pages get no answer: requests with an `Origin`, or to another host name than this consumer's, are refused.
+Web pages get no answer: a request with an `Origin`, or to another host name than this consumer's, is refused.
 """
 
 import ipaddress
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class Interface:
-    """The sources of the server's answers, set after the server starts: the registration needs the server's address."""
+    """The sources of the server's answers. Set after the server starts: the registration needs its address."""
 
     def __init__(self) -> None:
         self._status: Callable[[], ConsumerStatus] | None = None
@@ -53,35 +53,35 @@ class Interface:
         condition: Callable[[], Condition],
         metrics: Callable[[], bytes],
     ) -> None:
-        """Answer from now on. `post` takes a topic and a topic node's bytes; False = unknown topic.
+        """Answer requests from now on. `post` takes a topic and the bytes of a topic node; False = unknown topic.
 
         `metrics` returns text in Prometheus' format.
         """
         self._post, self._condition, self._status, self._metrics = post, condition, status, metrics
 
     def condition(self) -> Condition:
-        """Return the condition, at no cost."""
+        """Return the condition without computing a status."""
         return Condition.STARTING if self._condition is None else self._condition()
 
     def status(self) -> ConsumerStatus | None:
-        """`None` before the agent is there."""
+        """Return the status; `None` before the agent exists."""
         return None if self._status is None else self._status()
 
     def metrics(self) -> bytes | None:
-        """`None` before the agent is there."""
+        """Return the metrics; `None` before the agent exists."""
         return None if self._metrics is None else self._metrics()
 
     def post(self, topic: str, raw: bytes) -> bool:
-        """Whether the topic node was taken; may raise `Malformed`."""
+        """Return whether the topic is known, and hand the node over; raises `Malformed`."""
         return False if self._post is None else self._post(topic, raw)
 
 
 class StatusServer:
-    """Listens from construction until `close`. `port` 0 takes a free port; `address` is the registered address.
+    """Listens from construction until `close`. `port` 0 takes a free port; `address` is the address to register.
 
-    `advertised`: the URL for other hosts, if it differs; `own_name`: this host's name in `address`, if not the bound
-    name. With `tls` the server speaks HTTPS. Raises `Refused` for an address other than loopback without a token, for
-    an unusable address, and for an unusable certificate.
+    `advertised`: the URL for other hosts, if different from the bound address; `own_name`: this host's name in
+    `address`, if different from the bound name. With `tls` the server speaks HTTPS. Raises `Refused` for an unusable
+    address or certificate, and for an address other than loopback without a token.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class StatusServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop answering; the port refuses from now on."""
+        """Stop answering, and refuse connections."""
         self._server.shutdown()
         self._server.server_close()
         self._server.end_connections()
@@ -134,8 +134,8 @@ class _Handler(BoundedHandler):
 
     def do_GET(self) -> None:  # noqa: N802 - the base class looks for it
         if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
-            self.close_connection = True  # the body must not be taken for a request
-        if self.path == HEALTH_PATH:  # open: load balancers have no token, and the answer is only up or down
+            self.close_connection = True  # the unread body must not be parsed as a request
+        if self.path == HEALTH_PATH:  # no token: load balancers have none, and the answer is only up or down
             found = self.interface.condition()
             up = found in (Condition.OK, Condition.DETACHED)
             self._answer(HTTPStatus.OK if up else HTTPStatus.SERVICE_UNAVAILABLE, {"health": found.value})
@@ -155,7 +155,7 @@ class _Handler(BoundedHandler):
             self._answer(HTTPStatus.NOT_FOUND, {"error": known})
 
     def do_POST(self) -> None:  # noqa: N802 - the base class looks for it
-        self.close_connection = True  # an unread body must not be taken for a request
+        self.close_connection = True  # the unread body must not be parsed as a request
         if not self._allowed(needs_token=True):
             return
         match = _TOPIC_PATH.fullmatch(self.path)
@@ -179,7 +179,7 @@ class _Handler(BoundedHandler):
         self._answer(code, {"taken": taken})
 
     def _allowed(self, needs_token: bool) -> bool:
-        """Return whether the request may be answered; otherwise refuse before any computation."""
+        """Return whether to answer the request. Refuse a forbidden request before any computation."""
         tokens = self.tokens.all()
         if not self._is_for_us():
             self._answer(HTTPStatus.MISDIRECTED_REQUEST, {"error": "the host is not this consumer's"})
@@ -194,9 +194,9 @@ class _Handler(BoundedHandler):
         return False
 
     def _is_for_us(self) -> bool:
-        """Return whether the request names this consumer.
+        """Return whether the request's host is an IP address or a name of this consumer.
 
-        A web page can point its own name here, but not an address or our name.
+        A foreign web page can let its own host name point to this consumer, but its requests then carry that name.
         """
         hosts = self.headers.get_all("Host", [])
         match = _HOST.fullmatch(hosts[0].strip()) if len(hosts) == 1 else None
@@ -216,6 +216,6 @@ def _is_address(host: str) -> bool:
 
 
 def _reachable(host: str) -> str:
-    """Return an address for other hosts: a wildcard address is replaced by this host's name."""
+    """Return an address for other hosts, with this host's name in place of a wildcard."""
     everywhere = ("0.0.0.0", "[::]", "")  # noqa: S104 - compared, not bound
     return socket.gethostname() if host in everywhere else host

@@ -11,7 +11,7 @@ FACTOR = 10.0
 
 
 class BatchTimes:
-    """At most one batch is under way. A larger batch than the recent ones may take longer in proportion."""
+    """Durations of a topic's batches; at most one is under way. A larger batch may take longer in proportion."""
 
     def __init__(self) -> None:
         self._recent: deque[tuple[float, int]] = deque(maxlen=RECENT)
@@ -19,11 +19,11 @@ class BatchTimes:
         self._size = 0
 
     def begin(self, size: int, now: float) -> None:
-        """A batch of `size` offsets is handed out."""
+        """Note that a batch of `size` offsets is handed out."""
         self._began, self._size = now, size
 
     def end(self, now: float) -> float | None:
-        """The batch has passed the sink; return its duration in seconds, or `None` if the begin is unknown."""
+        """Note that the batch has passed the sink. Return its duration in seconds; `None` if its begin is unknown."""
         took_s = None
         if self._began < inf:
             took_s = now - self._began
@@ -32,11 +32,11 @@ class BatchTimes:
         return took_s
 
     def drop(self) -> None:
-        """The batch will never pass."""
+        """Note that the batch will never pass."""
         self._began = inf
 
     def exceeds(self, now: float, least_s: float, most_s: float = inf) -> bool:
-        """Return whether the batch takes longer than `most_s`, or than `least_s` and `FACTOR` times the usual time."""
+        """Return whether the batch takes longer than `most_s`, or than both `least_s` and `FACTOR` usual times."""
         usual = self._usual_s
         limit_s = most_s if usual is None else min(most_s, max(least_s, FACTOR * usual))
         return now - self._began > limit_s
@@ -48,7 +48,7 @@ class BatchTimes:
         return f"a batch of {self._size} offsets has not ended for {now - self._began:.0f} s{known}"
 
     def age_s(self, now: float) -> float:
-        """Seconds since the batch under way began."""
+        """Return the seconds since the batch under way began."""
         return now - self._began
 
     @property

@@ -17,10 +17,11 @@ from spark_apps.records.batches import Range
 
 
 class Batches:
-    """`outstanding`: number and ranges of the handed-out batch, at most one, not yet covered.
+    """The batches of one topic; at most one is handed out and not yet covered (passed the sink).
 
-    `last`: the last batch in the status. `seconds`: durations of batches; `offsets`: count passed through the sink.
-    `until_goal`: read only records that existed when each partition was taken up.
+    `outstanding`: number and ranges of the handed-out batch. `last`: the last batch, for the status. `seconds`:
+    durations of batches. `offsets`: number of offsets that have passed the sink. `until_goal`: read only records that
+    existed when each partition was taken up.
     """
 
     def __init__(self, holdings: Holdings, grants: Grants, failing: Failing, clock: Clock, fresh_s: float) -> None:
@@ -38,13 +39,13 @@ class Batches:
         self._is_overdue = False
 
     def readable(self) -> dict[int, OwnedPartition]:
-        """Return partitions for the next batch: ready, freshly fetched, and not waiting after a failure."""
+        """Return the partitions for the next batch: ready, recently fetched, and not waiting after a failure."""
         now, waiting = self._clock.monotonic(), self._failing.waiting()
         ready = self._holdings.ready().items()
         return {p: h for p, h in ready if p not in waiting and h.is_sure(now, self._fresh_s)}
 
     def hand_out(self, batch: int, ranges: Collection[Range]) -> None:
-        """A batch is planned, the batch before is covered: its partitions now count as running."""
+        """Note a planned batch. The batch before is covered; the new batch's partitions now count as running."""
         now = self._clock.monotonic()
         for one in ranges:
             held = self._holdings.held[one.partition]
@@ -57,7 +58,7 @@ class Batches:
         self.last = {"batch": float(batch), "offsets": float(offsets), "planned_at": self._clock.now()}
 
     def cover(self, batch: int) -> None:
-        """Everything up to this batch has passed the sink."""
+        """Note that all batches up to this number have passed the sink."""
         if self.outstanding is not None and self.outstanding[0] <= batch:
             _, ranges = self.outstanding
             self.outstanding = None
@@ -83,7 +84,7 @@ class Batches:
         self._grants.apply()
 
     def stalls(self) -> dict[int, Stall]:
-        """Return the stalls of kept partitions by epoch, including the batch under way so far."""
+        """Return the stalls of kept partitions by epoch. The stall of the batch under way counts so far."""
         now, held = self._clock.monotonic(), self._holdings.held
         kept_below = self._holdings.stalls.kept_below(now)
         if self.outstanding is not None and kept_below < inf:
@@ -101,7 +102,7 @@ class Batches:
         return self._holdings.stalls.told(unmoved, now)
 
     def unconfirmed(self) -> tuple[frozenset[int], frozenset[int]]:
-        """Return the handed-out batch's partitions that await a commit, and those that must not be delivered."""
+        """Return two sets of the handed-out batch's partitions: waiting for a commit, and no longer to be delivered."""
         held, found = self._holdings.held, self.outstanding
         if found is None or not self._holdings.terms.commit_first:
             return frozenset(), frozenset()
@@ -111,7 +112,7 @@ class Batches:
         return frozenset(waiting), frozenset(one.partition for one in found[1] if one not in mine)
 
     def withdraw(self, partitions: Collection[int]) -> None:
-        """Take partitions out of the handed-out batch: none of their records have passed the sink."""
+        """Take partitions out of the handed-out batch. None of their records have passed the sink."""
         if self.outstanding is not None:
             batch, ranges = self.outstanding
             self.outstanding = (batch, tuple(one for one in ranges if one.partition not in partitions))
@@ -120,9 +121,9 @@ class Batches:
         self._grants.apply()
 
     def fail(self, partitions: Collection[int], why: str) -> None:
-        """The sink or the pipeline has failed at the batch's part with these partitions: read the part again later.
+        """Note that the sink or the pipeline has failed at these partitions' part of the batch. The part is read again.
 
-        With at-most-once delivery, the part was committed before, and is not delivered again.
+        With at-most-once delivery the part was committed before, so it is not read again.
         """
         failed = (
             [one for one in self.outstanding[1] if one.partition in partitions] if self.outstanding is not None else []
@@ -137,51 +138,52 @@ class Batches:
             self.drop()
 
     def refuse(self, refused: Mapping[int, SinkEntry]) -> None:
-        """The sink has left out these partitions of the batch: it holds another owner's token."""
+        """Note that the sink has left out these partitions of the batch, because it holds another owner's token."""
         for partition in refused.keys() & self._holdings.held.keys():
             self._grants.refused(partition, refused[partition])
         self.withdraw(refused.keys())
 
     def drop(self) -> None:
-        """The query has ended: its batch will not pass."""
+        """Note that the query has ended, so its batch will not pass."""
         self.outstanding = None
         self._times.drop()
         for held in self._holdings.held.values():
             held.discard()
 
     def adds(self) -> dict[int, SinkStep]:
-        """Return the step of each partition in the batch under way."""
+        """Return token, start and end of each partition in the batch under way."""
         held, ranges = self._holdings.held, self.outstanding[1] if self.outstanding is not None else ()
         return {p.partition: SinkStep(held[p.partition].token, p.start, p.end) for p in ranges if p.partition in held}
 
     def waits(self, partitions: Iterable[int]) -> None:
-        """Records of these partitions wait for a larger batch: the partitions are not stalled."""
+        """Do not count these partitions as stalled: their records wait for a larger batch."""
         for partition in partitions:
             self._holdings.held[partition].progressed_at = self._clock.monotonic()
 
     def end_of(self, held: OwnedPartition) -> int | None:
-        """Return the offset to read up to, if known."""
+        """Return the offset up to which to read; `None` if unknown."""
         return held.log.goal if self.until_goal else held.log.offset
 
     @property
     def caught_up(self) -> bool:
-        """Return whether all records present at take-up have passed, and no partition is awaited."""
+        """Return whether all records present at take-up have passed, and no further partition is awaited."""
         paused = self._holdings.paused
         held = {p: h for p, h in self._holdings.held.items() if p not in paused}
         done = all(h.phase is Phase.READY and h.log.goal is not None and h.passed >= h.log.goal for h in held.values())
         return bool(self._holdings.held) and done and self.outstanding is None and not self._grants.awaited()
 
     def stalled(self, limit_s: float) -> tuple[int, ...]:
-        """Return partitions with unread records and no progress for `limit_s`."""
+        """Return the partitions with unread records that have made no progress for `limit_s`."""
         now = self._clock.monotonic()
         ready = self._holdings.ready().items()
         late = {p: h for p, h in ready if now - h.progressed_at > limit_s}
         return tuple(sorted(p for p, h in late.items() if (self.end_of(h) or 0) > h.passed))
 
     def overdue(self, limit_s: float) -> str:
-        """Return why the batch under way counts as stuck: longer than `limit_s` and far longer than usual.
+        """Return why the batch under way is stuck (longer than `limit_s` and far longer than usual); empty if it is
+        not.
 
-        The status then reports the batch as a failure of its partitions.
+        `stuck` then reports the batch as a failure of its partitions.
         """
         now = self._clock.monotonic()
         self._is_overdue = self._times.exceeds(now, limit_s)
@@ -196,7 +198,7 @@ class Batches:
         return (Failure(partitions, self._times.told(now), for_s=self._times.age_s(now)),)
 
     def kept(self, limit_s: float, most_s: float) -> str:
-        """Return the partitions that cannot be given away because their batch does not end; empty = none.
+        """Return a sentence about revoked partitions that cannot stop because their batch does not end; empty if none.
 
         The batch has taken longer than `limit_s` and far longer than usual, or longer than `most_s`.
         """

@@ -4,10 +4,11 @@ from spark_apps.agent.ownership.owned_partition import OwnedPartition
 
 
 def misplaced(held: OwnedPartition, beginning: int | None, now: float, ahead_s: float) -> str:
-    """Return why the next offset is not in the log, as a sentence without an end; empty = the offset is there.
+    """Return the reason why the log does not have the next offset, as a sentence without its full stop; empty if it
+    does.
 
-    During a batch the executors detect a missing offset. A position behind the log's end counts after `ahead_s`; `now`
-    is the clock's monotonic time.
+    During a batch, the executors detect a missing offset. A position behind the log's end counts as misplaced after
+    `ahead_s`. `now`: the clock's monotonic time.
     """
     end = held.log.offset
     if held.pending or end is None:
@@ -20,7 +21,7 @@ def misplaced(held: OwnedPartition, beginning: int | None, now: float, ahead_s: 
 
 
 def overtaken(held: OwnedPartition, beginning: int) -> str:
-    """Return possibly deleted unread offsets, as a sentence; empty = none."""
+    """Return a sentence about unread offsets that the log may have deleted; empty if none."""
     first = held.log.handed_from
     if first is None or beginning <= first:
         return ""

@@ -1,19 +1,18 @@
 """Failures of the sink, the pipeline or other user code, and the time of each retry.
 
-The same rules hold with Spark and without. Times are the clock's monotonic seconds.
-- A batch of several partitions fails: each half is retried alone, at once. So good partitions pass, and the bad
-  partition is found.
-- A single partition fails: a tenth of its offsets is retried, at once. Each retry that passes doubles the next one,
+The rules are the same with Spark and without. Times are the clock's monotonic seconds.
+- A batch of several partitions fails: each half is retried alone, at once, until the bad partition is found.
+- A single partition fails: a tenth of its offsets is retried, at once. Each retry that passes doubles the next retry,
   until all offsets before the bad record have passed.
 - A single offset fails: its partition waits, twice as long after each failure, up to `MOST_S`.
-- Two groups fail for the same reason, and nothing has passed in between: the sink is away. All groups with this reason
-  wait; then the least recently tried group is retried for all.
-- `SinkUnavailable` says that the sink is away, whatever its text: all groups with such a reason wait, up to
-  `MOST_AWAY_S`. When one group passes, the other groups are retried in one batch without a limit: an outage says
-  nothing about records.
+- Two groups of partitions fail for the same reason, and no group has passed in between: the sink counts as away. All
+  groups with this reason wait; then the least recently tried group is retried for all.
+- `SinkUnavailable` means that the sink is away, whatever the text: all groups with this error wait, up to
+  `MOST_AWAY_S`. When one group passes, the other groups are retried in one batch without a limit, because an outage
+  does not mean that a record is bad.
 - A group passes: all groups that failed for the same reason are due at once.
-- A failure is over when the partition is paused, closes, or has another grant (a seek, a move, another process).
-No record is skipped: a record that never passes stops its partition alone.
+- A failure ends when the partition is paused, is closed, or has another grant (a seek, a move, another process).
+No record is skipped: a record that never passes stops only its own partition.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -32,13 +31,13 @@ from spark_apps.records.batches import Range
 
 FIRST_S, MOST_S = 1.0, 30.0
 MOST_AWAY_S = 10.0
-"""Longest pause while the sink is away, in seconds. Partitions wait up to this long after the outage."""
+"""Longest pause in seconds while the sink is away. After the outage, partitions may wait this long."""
 AWAY = "the sink is away"
-"""The common cause of all `SinkUnavailable` failures. Their texts differ from try to try."""
+"""The common cause of all `SinkUnavailable` failures, whose texts differ from try to try."""
 MOST_IN_A_ROW = 16
 NARROWER, WIDER = 10, 2
 STEADY_S = 10.0
-"""A restarted reading that has lasted this long counts as working."""
+"""Seconds after which a restarted reading counts as working."""
 
 
 def backoff_s(failures: int, why: str) -> float:
@@ -48,16 +47,17 @@ def backoff_s(failures: int, why: str) -> float:
 
 
 def _cause(why: str) -> str:
-    """Return what failures have in common: `AWAY` for a sink that is away, else the reason itself."""
+    """Return the cause that several failures share: `AWAY` if the sink is away, else the reason itself."""
     return AWAY if sink_is_away(why) else why
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Partitions that are retried together: partition → epoch of the failed holding.
+    """Partitions that are retried together.
 
-    `alone`: failures of a single offset. `until`: end of the offsets at which a single partition failed; 0 = several
-    partitions. `most`: maximum offsets for the next retry of a single partition.
+    `epochs`: partition → epoch of the failed holding. `alone`: number of failures of a single offset. `until`: end of
+    the offsets at which a single partition failed; 0 for several partitions. `most`: maximum offsets for the next retry
+    of a single partition.
     """
 
     epochs: Mapping[int, int]
@@ -73,7 +73,7 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """The topic's reading as a whole has failed; `began_at`: time of the last restart (`None` = not yet)."""
+    """A failure to read the topic as a whole. `began_at`: time of the last restart (`None` = not restarted yet)."""
 
     why: str
     since: float
@@ -89,14 +89,14 @@ class Failing:
         self._holdings = holdings
         self._clock = clock
         self._groups: list[_Group] = []
-        # cause → partitions that failed for it since the last pass
+        # cause → sets of partitions that failed for this cause since the last pass
         self._in_a_row: dict[str, list[frozenset[int]]] = {}
         self._reading: _Reading | None = None
 
     # Events ----------------------------------------------------------------------------------------------------------
 
     def fail(self, ranges: Collection[Range], why: str) -> None:
-        """A batch of these ranges has failed; none of its offsets count as passed."""
+        """Note a failed batch of these ranges. None of its offsets count as passed."""
         partitions = [one.partition for one in ranges]
         now, why, held = self._clock.monotonic(), one_line(why), self._holdings.held
         known = {p: one for one in self._current() for p in one.epochs}
@@ -116,7 +116,7 @@ class Failing:
     def _wait_together(self, why: str, failed: frozenset[int], now: float) -> None:
         """If the sink is away, let all groups with this cause wait.
 
-        The sink is away if the error says so, or if other groups failed for this reason and nothing has passed since.
+        The sink is away if the error says so, or if another group failed for this reason and no group has passed since.
         """
         cause, causes = _cause(why), {_cause(one.why) for one in self._groups}
         self._in_a_row = {known: sets for known, sets in self._in_a_row.items() if known in causes}
@@ -134,9 +134,9 @@ class Failing:
             self._excuse(one.epochs, one.again_at)
 
     def passed(self, ranges: Collection[Range]) -> None:
-        """A batch with these ranges has passed.
+        """Note a passed batch of these ranges.
 
-        A single failed partition recovers only once all failed offsets have passed.
+        A partition that failed alone recovers only when all its failed offsets have passed.
         """
         self._reading = None
         ends = {one.partition: one.end for one in ranges}
@@ -151,9 +151,7 @@ class Failing:
             self._in_a_row = {cause: sets for cause, sets in self._in_a_row.items() if cause not in causes}
 
     def reading_failed(self, why: str) -> float:
-        """The topic is not read any more, and no partition in particular is the cause; returns the pause before the
-        next try.
-        """
+        """Note that the whole topic is no longer read. Return the seconds until the next try."""
         now, before = self._clock.monotonic(), self._reading_now()
         tries, since = (1, now) if before is None else (before.tries + 1, before.since)
         again_at = now + backoff_s(tries, why)
@@ -162,12 +160,12 @@ class Failing:
         return again_at - now
 
     def reading_began(self) -> None:
-        """The topic is read again."""
+        """Note that the topic is read again."""
         if self._reading is not None and self._reading.began_at is None:
             self._reading = replace(self._reading, began_at=self._clock.monotonic())
 
     def _excuse(self, partitions: Iterable[int], until: float) -> None:
-        """A waiting partition makes no progress, and is not stalled."""
+        """Do not count waiting partitions as stalled."""
         for partition in partitions:
             held = self._holdings.held[partition]
             held.progressed_at = max(held.progressed_at, until)
@@ -180,23 +178,23 @@ class Failing:
         return frozenset(p for one in self._current() if one.again_at > now for p in one.epochs)
 
     def due(self) -> list[frozenset[int]]:
-        """Return the groups due for a separate retry, least recently tried first."""
+        """Return the groups that are due for a retry, the least recently tried first."""
         now = self._clock.monotonic()
         due = sorted((one for one in self._current() if one.again_at <= now), key=lambda one: one.tried_at)
         return [frozenset(one.epochs) for one in due]
 
     def most(self, partition: int) -> int | None:
-        """Return the maximum offsets for the next retry of a partition that failed alone; `None` = no limit."""
+        """Return the maximum offsets for the next retry of a partition that failed alone; `None` for no limit."""
         return next((one.most for one in self._current() if one.until and partition in one.epochs), None)
 
     def told(self) -> tuple[Failure, ...]:
-        """Return the failures for the status: the reading as a whole first, then by reason."""
+        """Return the failures for the status: first the failed reading, then the others by reason."""
         now, found, reading = self._clock.monotonic(), list[Failure](), self._reading_now()
         if reading is not None:
             next_s = max(0.0, reading.again_at - now)
             away = sink_is_away(reading.why)
             found.append(Failure((), reading.why, reading.tries, now - reading.since, next_s, away))
-        # A single bad offset is reported alone: a good partition of the same failed batch must not share the report.
+        # A single bad offset is reported alone: good partitions of the same failed batch must not appear in its report.
         by_cause: dict[tuple[str, bool], list[_Group]] = {}
         for group in self._current():
             by_cause.setdefault((group.why, group.alone > 0), []).append(group)
@@ -208,7 +206,7 @@ class Failing:
         return tuple(found)
 
     def sentences(self) -> tuple[str, ...]:
-        """Return the failures as sentences. A sentence changes with each retry, and not in between."""
+        """Return the failures as sentences. A sentence changes only with a retry."""
         return tuple(
             f"{self._sentence(one)} (failed {counted(one.tries, 'time')}; {'' if one.partitions else 'it is '}tried again)"
             for one in self.told()
@@ -225,7 +223,7 @@ class Failing:
         return f"{named(one.partitions)} {agreed(len(one.partitions), 'waits', 'wait')}{where}: {one.why}"
 
     def _where(self, partition: int) -> str:
-        """Return the failing offsets, as far as known: a single offset is named once it has failed alone."""
+        """Return the failing offsets as far as known. A single offset is named once it has failed alone."""
         group = next(group for group in self._current() if partition in group.epochs)
         passed = self._holdings.held[partition].passed
         if group.alone:
@@ -233,14 +231,14 @@ class Failing:
         return f" between offsets {passed} and {group.until}" if group.until else ", not yet tried by itself"
 
     def _reading_now(self) -> _Reading | None:
-        """Return the failure of the reading, unless a restarted reading has lasted for `STEADY_S`."""
+        """Return the failure of the reading; `None` if the restarted reading has lasted for `STEADY_S`."""
         one, now = self._reading, self._clock.monotonic()
         if one is not None and one.began_at is not None and now - one.began_at >= STEADY_S:
             self._reading = None
         return self._reading
 
     def _current(self) -> list[_Group]:
-        """Return the current failures: the holding is the same, and not paused."""
+        """Return the failures whose partitions still have the same holding and are not paused."""
         held, paused = self._holdings.held, self._holdings.paused
         for group in self._groups:
             over = [p for p, epoch in group.epochs.items() if p in paused or not _is_held(held.get(p), epoch)]
@@ -250,7 +248,7 @@ class Failing:
 
 
 def _matters(one: Failure) -> frozenset[Hashable]:
-    """Return what the failure is about: its partitions, or the reading as a whole."""
+    """Return the subject of the failure: its partitions, or the reading as a whole."""
     return frozenset(("processing", partition) for partition in one.partitions) or frozenset({"reading"})
 
 
@@ -264,19 +262,19 @@ def _without(groups: Sequence[_Group], partitions: Collection[int]) -> list[_Gro
 
 
 def _halves(group: _Group) -> list[_Group]:
-    """Return the next groups to try: each half, or the single partition again."""
+    """Return the next groups to try: the two halves, or the single partition again."""
     each = list(group.epochs.items())
     middle = len(each) // 2
     return [replace(group, epochs=dict(half)) for half in (each[:middle], each[middle:]) if half]
 
 
 def _widened(group: _Group, now: float) -> _Group:
-    """Return the unfinished group after a retry has passed: the next retry is larger, and comes after the other groups."""
+    """Return the unfinished group after a passed retry. The next retry is larger, and comes after the other groups."""
     return replace(group, most=group.most * WIDER, tried_at=now)
 
 
 def _joined(groups: Sequence[_Group]) -> list[_Group]:
-    """Return the groups with all `SinkUnavailable` failures merged into one group without a limit."""
+    """Return the groups, with all `SinkUnavailable` groups merged into one group without a limit."""
     away = [one for one in groups if sink_is_away(one.why)]
     if not away:
         return list(groups)

@@ -1,4 +1,4 @@
-"""One topic's figures for a consumer's metrics: an immutable copy."""
+"""One topic's figures for a consumer's metrics, as an immutable copy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,10 +8,10 @@ from coordinator_tasks.core.model import Condition, StateSize
 
 @dataclass(frozen=True, slots=True)
 class PartitionFigures:
-    """`position`: all earlier offsets have passed the sink; `end`: the log's; `lag` in offsets, `lag_s` in seconds; `state`: of
-    a stateful pipeline.
+    """Figures of a partition; `None` = unknown.
 
-    `None` = unknown.
+    `position`: all earlier offsets have passed the sink. `end`: the end of the log. `lag` in offsets, `lag_s` in
+    seconds. `state`: size of a stateful pipeline's state.
     """
 
     position: int
@@ -25,12 +25,13 @@ class PartitionFigures:
 class OwnedFigures:
     """Figures of a topic.
 
-    `held`: number of held partitions; `partitions`: read or paused partitions; `failing`: number of partitions failing
-    in the sink or the pipeline.
+    `held`: number of held partitions. `partitions`: figures of the read or paused partitions. `failing`: number of
+    partitions that fail in the sink or the pipeline.
 
-    Since this process began with the topic: `fences` = holdings ended by a newer token; `offsets` that have passed the
-    sink, in batches that took `batch_s` in total; `batch_buckets`: upper bounds in seconds, with the number of batches
-    up to each; `dead_letters` = records that the pipeline could not process, skipped records included.
+    Counted since this process took up the topic: `fences`: holdings ended by a newer token. `offsets`: offsets that
+    have passed the sink. `batch_s`: total duration of their batches. `batch_buckets`: upper bound in seconds, and
+    number of batches up to this bound. `dead_letters`: records that the pipeline could not process, including skipped
+    records.
     """
 
     group: str
@@ -47,9 +48,9 @@ class OwnedFigures:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerFigures:
-    """All topics of one incarnation. `condition`: as in the status; `reports`: number of reported problems.
+    """Figures of one incarnation. `condition`: as in the status. `reports`: number of reported problems.
 
-    `registered`: whether a ZooKeeper session holds the registration.
+    `registered`: whether the present ZooKeeper session holds the registration.
     """
 
     consumer: str

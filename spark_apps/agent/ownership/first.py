@@ -1,4 +1,4 @@
-"""Where a partition without a committed offset begins, by the options of the application's source. Pure."""
+"""The start of a partition without a committed offset, by the options of the application's source. Pure."""
 
 from datetime import UTC, datetime
 
@@ -7,19 +7,19 @@ from spark_apps.records.options import EARLIEST, LATEST, Starting
 
 
 class FirstOffsets:
-    """First offsets from `startingOffsets` and similar options; without an option, the topic's rule decides."""
+    """First offsets from `startingOffsets` and similar options; without an option, the topic's start rule decides."""
 
     def __init__(self, starting: Starting) -> None:
         self._starting = starting
 
     def time_ms(self, partition: int) -> int | None:
-        """Return the time of the first wanted record, in milliseconds since 1970."""
+        """Return the time of the first wanted record, in milliseconds since 1970; `None` without such an option."""
         return self._starting.timestamps_ms.get(partition, self._starting.every_ms)
 
     def start(self, partition: int, bounds: Bounds, at: int | None) -> Start | None:
-        """Return the start; `at` is the offset of the first record at or after `time_ms`.
+        """Return the start of a partition. `at`: offset of the first record at or after `time_ms`.
 
-        Raises `NoStart` if none exists.
+        Raises `NoStart` if the options allow no start.
         """
         time_ms = self.time_ms(partition)
         if time_ms is not None:
@@ -44,5 +44,5 @@ class FirstOffsets:
 def _shown(time_ms: int) -> str:
     try:
         return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat()
-    except (ValueError, OverflowError, OSError):  # behind the year 9999
+    except (ValueError, OverflowError, OSError):  # after the year 9999
         return f"{time_ms} ms since 1970"

@@ -1,4 +1,4 @@
-"""Partitions of one topic that ZooKeeper grants to a consumer; from them follow stops, starts and releases."""
+"""The partitions of one topic that ZooKeeper grants to a consumer, and the stops, starts and releases to do."""
 
 from collections.abc import Collection, Mapping
 
@@ -23,7 +23,7 @@ from spark_apps.delivery import SinkEntry
 
 
 class Grants:
-    """`opened` False = start nothing, because no query reads yet. `isolated`: a directive forbids running."""
+    """The grants of one topic. `opened` False: start nothing, because no query reads yet. `isolated`: run nothing."""
 
     def __init__(
         self, identity: Identity, holdings: Holdings, releasing: Releasing, clock: Clock, reports: Reports, opened: bool
@@ -40,15 +40,16 @@ class Grants:
         self._stopping = False
         self._releases: dict[int, Release] = {}
         self._granted: dict[int, Grant] | None = None
-        self._concerned: set[int] = set()  # partitions with possible reports
-        self._unread_since: float | None = None  # partitions are granted, and no query has ever read the topic
+        self._concerned: set[int] = set()  # partitions about which a problem may be reported
+        self._unread_since: float | None = None  # since when a granted partition waits for the first query
 
     # Events ----------------------------------------------------------------------------------------------------------
 
     def on_node(self, seen: TopicNode) -> Reading:
-        """Take a read of the topic node: accept a newer node, else keep the accepted node and report the problem.
+        """Take a read of the topic node. Accept a newer node; else keep the accepted node and report the problem.
 
-        Meanwhile running partitions continue, and none start: another consumer may own a partition by now.
+        After a problem, running partitions continue and no partition starts, because another consumer may own it by
+        now.
         """
         accepted = self._holdings.accepted
         reading = accepts(accepted, seen)
@@ -74,16 +75,16 @@ class Grants:
         return reading
 
     def on_posted(self, seen: TopicNode) -> None:
-        """Take a posted topic node like a read, unless ZooKeeper has shown another node meanwhile.
+        """Take a posted topic node like a read, unless ZooKeeper shows another node than the accepted node.
 
-        Then a post of the accepted generation is old: a present node names the generation it supersedes.
+        In that case a post of the accepted generation is old: a current node names the generation that it supersedes.
         """
         accepted = self._holdings.accepted
         if not (self._astray and accepted is not None and seen.generation == accepted.generation):
             self.on_node(seen)
 
     def on_unreadable(self, sentence: str) -> None:
-        """The topic node has vanished or is unreadable: hold, start nothing, and report the problem."""
+        """Note that the topic node has vanished or is unreadable: start no partition, and report the problem."""
         self._astray = True
         self._reports.add("node", sentence)
 
@@ -96,17 +97,17 @@ class Grants:
         self._changed()
 
     def on_isolated(self, isolated: bool) -> None:
-        """Our own directive: an isolated consumer stops everything and releases nothing."""
+        """Take our own directive. An isolated consumer stops everything and releases nothing."""
         if isolated and not self.isolated:
             self._holdings.look_soon()
         self.isolated = isolated
         self._changed()
 
     def on_isolation_lost(self) -> None:
-        """ZooKeeper has lost the directive that isolated us; there was no readmission.
+        """Note that ZooKeeper has lost the directive that isolated this consumer, without a readmission.
 
         Earlier grants count again only after another read of the topic's node: another consumer may own the partitions
-        by a node that we have not seen.
+        by a node that this consumer has not read.
         """
         accepted = self._holdings.accepted
         if accepted is not None:
@@ -114,12 +115,12 @@ class Grants:
         self.on_isolated(False)
 
     def ask_in(self, group: str) -> None:
-        """Ask Kafka in this group from now on; nothing is held in the former group."""
+        """Send requests to Kafka in this group from now on. No partition of the former group is held."""
         self._holdings.group = group
         self._changed()
 
     def refused(self, partition: int, standing: SinkEntry) -> None:
-        """The sink has another owner's token: ours is over."""
+        """End a holding because the sink has another owner's token."""
         self._holdings.fence(self._holdings.held[partition], standing.token)
         where = (
             f"in the sink under {standing.consumer} ({shown(standing.token)}): stopped; if "
@@ -128,7 +129,7 @@ class Grants:
         self._reports.add(partition, f" stands {where}", partition=partition, several=f" stand {where}")
 
     def stop(self, why: str = "") -> None:
-        """Stop everything for good, and commit all passed offsets; nothing is released."""
+        """Stop everything for good, and commit all passed offsets. Release nothing."""
         if why:
             self._reports.add("stopped", why)
         if not self._stopping:
@@ -138,7 +139,7 @@ class Grants:
         self._changed()
 
     def _resume(self, paused: Collection[int]) -> None:
-        """The time of a pause does not count as a stall."""
+        """Do not count the time of a pause as a stall."""
         for partition in self._holdings.paused - frozenset(paused):
             if partition in self._holdings.held:
                 self._holdings.held[partition].progressed_at = self._clock.monotonic()
@@ -148,12 +149,12 @@ class Grants:
 
     @property
     def idle(self) -> bool:
-        """Nothing is held and nothing is to be released."""
+        """Return whether no partition is held and no release is owed."""
         return not (self._holdings.held or self._holdings.owed_releases or self._releasing.outbox)
 
     @property
     def involved(self) -> bool:
-        """The accepted node still names us as owner, giver or taker, or something is still held."""
+        """Return whether the accepted node names this consumer as owner, giver or taker, or a partition is held."""
         mine, accepted = self._identity, self._holdings.accepted
         if not self.idle:
             return True
@@ -167,34 +168,34 @@ class Grants:
 
     @property
     def incarnation(self) -> int | None:
-        """Return our incarnation in the accepted node; `None` if absent."""
+        """Return this consumer's incarnation in the accepted node; `None` if absent."""
         accepted = self._holdings.accepted
         return accepted.incarnations.get(self._identity.consumer) if accepted is not None else None
 
     def awaited(self) -> dict[int, Handoff]:
-        """Return the hand-offs whose release is awaited: their partition nodes need watches."""
+        """Return the hand-offs to this consumer without a release yet. Their partition nodes need watches."""
         mine = self._identity
         entries = takes_over(self._holdings.accepted, mine.consumer, mine.incarnation, self.isolated)
         return {p: e for p, e in entries.items() if p not in self._holdings.held}
 
     def may_hold(self) -> dict[int, int]:
-        """Return partition → epoch of everything that the accepted node lets this consumer run or take over."""
+        """Return partition → epoch for each partition that the accepted node lets this consumer run or take over."""
         mine = self._identity
         return may_hold(self._holdings.accepted, mine.consumer, mine.incarnation, self.isolated)
 
     # The rules -------------------------------------------------------------------------------------------------------
 
     def _changed(self) -> None:
-        """The grants may have changed."""
+        """Apply grants that may have changed."""
         self._granted = None
         self.apply()
         self._holdings.awaiting = bool(self.awaited())
         self._forget()
 
     def _forget(self) -> None:
-        """End reports about partitions that are neither held, granted nor to be released.
+        """End reports about partitions that are neither held, nor granted, nor to be released.
 
-        Without any such partition no request goes to Kafka or the sink, so reports about requests end as well.
+        Without any such partition, no request goes to Kafka or the sink, so reports about failed requests end as well.
         """
         concerned = {*self._holdings.held, *self._holdings.owed_releases, *self.may_hold()}
         for partition in self._concerned - concerned:
@@ -206,7 +207,7 @@ class Grants:
                 self._reports.clear(matter)
 
     def apply(self) -> None:
-        """Bring holdings in line with grants; repeated, because a close may allow a release or a start."""
+        """Bring the holdings in line with the grants. Repeated, because a close may allow a release or a start."""
         holdings = self._holdings
         owed = {} if self._stopping or holdings.in_other_group else self._releasing.owed(self.isolated)
         self._releasing.prune(owed)
@@ -233,7 +234,7 @@ class Grants:
             self._forget()
 
     def _clear(self, partition: int, *, stopped: bool) -> None:
-        """End the reports about a partition; `stopped`: also the reason for a stop."""
+        """End the reports about a partition; with `stopped`, also the report about the reason of its stop."""
         for matter in ("read", "leader", "rewritten", "commit", *(("lost", "topic id") if stopped else ())):
             self._reports.clear(f"{matter} {partition}")
 
@@ -252,9 +253,10 @@ class Grants:
         return changes(allowed, running, closing, owed, self._releasing.written)
 
     def unread(self, limit_s: float, *, failing: bool) -> tuple[int, ...]:
-        """Return granted partitions that have waited for the topic's first query for `limit_s`.
+        """Return the granted partitions that have waited for the topic's first query for `limit_s`.
 
-        A query that fails to start (`failing`) is told and started again: then the wait begins anew.
+        If the query fails to start (`failing`), the failure is reported and the query is started again, so the wait
+        begins anew.
         """
         if self._granted is None:
             return ()  # the node has just changed

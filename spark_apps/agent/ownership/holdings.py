@@ -1,4 +1,4 @@
-"""A consumer's held, owed and rejected partitions of one topic: data and views, no rules."""
+"""A consumer's held partitions, owed releases and rejected grants of one topic: data and views, no rules."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,16 +17,16 @@ from spark_apps.agent.settings import Terms
 
 @dataclass(slots=True)
 class OwedRelease:
-    """A release of a partition that does not run here: the committed offset is fetched first."""
+    """An owed release of a partition that does not run here. The committed offset has to be fetched first."""
 
     entry: Handoff
     born: int
-    unknown: bool = False  # no committed offset exists: the log's bounds decide
+    unknown: bool = False  # no committed offset exists, so the log's bounds decide
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedGrant:
-    """Why a grant of this topic id up to `epoch` is rejected; `by` is the fencing token."""
+    """The rejection of grants of this topic id up to `epoch`. `by`: the token that fenced this consumer, if any."""
 
     epoch: int
     topic_id: str
@@ -35,13 +35,14 @@ class RejectedGrant:
 
 @dataclass(slots=True)
 class Holdings:
-    """By partition: `held`, `owed_releases`, `rejected`, and `answered`: entry, offset and token of a release to post.
+    """By partition: `held`, `owed_releases`, `rejected`, and `answered` (entry, offset and token of a release to post).
 
     `accepted`: the topic node in force. `group`: the group for requests to Kafka; empty = the accepted node's group.
-    `awaiting`: the accepted node names us as taker of an unreleased partition. `first`: the application's options for
-    new groups. `request`: the open request to Kafka or the sink; `number`: of the last request. `fail_on_data_loss`:
-    the application's option; `None` = a consumer without the option, whose partitions stop as with true. `fences`:
-    number of holdings ended by a newer token. `described`: id and number of partitions of the topic, as Kafka last told.
+    `awaiting`: the accepted node names this consumer as taker of an unreleased partition. `first`: the application's
+    options for new groups. `request`: the open request to Kafka or the sink; `number`: number of the last request.
+    `fail_on_data_loss`: the application's option; `None` if the consumer has no such option, which acts like true.
+    `fences`: number of holdings ended by a newer token. `described`: the topic's id and partition count, as last read
+    from Kafka.
     """
 
     held: dict[int, OwnedPartition] = field(default_factory=dict)
@@ -69,7 +70,7 @@ class Holdings:
 
     @property
     def partition_count(self) -> int:
-        """Return the number of the topic's partitions in Kafka; 0 = not known."""
+        """Return the topic's partition count in Kafka; 0 if unknown."""
         topic_id, count = self.described
         return count if topic_id == self.topic_id else 0
 
@@ -80,12 +81,12 @@ class Holdings:
 
     @property
     def in_other_group(self) -> bool:
-        """Return whether the topic was added again with another group: requests to Kafka are then about the old group."""
+        """Return whether the topic was added again with another group. Requests to Kafka still use the old group."""
         return self.accepted is not None and self.group not in ("", self.accepted.group_id)
 
     @property
     def paused(self) -> frozenset[int]:
-        """Return the held partitions that are not read."""
+        """Return the topic's paused partitions, which are not read."""
         return self.accepted.paused if self.accepted is not None else frozenset()
 
     @property
@@ -94,24 +95,24 @@ class Holdings:
 
     @property
     def fetchable(self) -> tuple[int, ...]:
-        """Return the partitions whose committed entries matter to us."""
+        """Return the partitions whose committed entries are needed."""
         return tuple(sorted({p for p, h in self.held.items() if not h.fenced} | self.owed_releases.keys()))
 
     @property
     def unknown(self) -> tuple[int, ...]:
-        """Return partitions without any position, for which the log's bounds decide."""
+        """Return the partitions without any position. The log's bounds decide where these partitions begin."""
         held = {p for p, h in self.held.items() if h.phase is Phase.LISTING and not h.closing}
         return tuple(sorted(held | {p for p, one in self.owed_releases.items() if one.unknown}))
 
     @property
     def starting(self) -> bool:
-        """Something was granted and is ready soon."""
+        """Return whether a granted partition is soon ready."""
         soon = (Phase.FETCHING, Phase.STARTING)
         return any(h.phase in soon and not h.closing for h in self.held.values())
 
     @property
     def expecting(self) -> bool:
-        """Return whether a partition is on its way to us: release awaited, or taken up and not ready."""
+        """Return whether a partition is on its way to this consumer: its release is awaited, or it is not ready yet."""
         return self.awaiting or any(h.phase is not Phase.READY and not h.closing for h in self.held.values())
 
     def ready(self) -> dict[int, OwnedPartition]:
@@ -126,7 +127,7 @@ class Holdings:
         }
 
     def of_request(self, partitions: Iterable[int], number: int) -> list[tuple[int, OwnedPartition]]:
-        """Return the holdings that request `number` was about; a holding born later is a different holding."""
+        """Return the holdings that request `number` was about, without holdings that began after the request."""
         found = [(p, self.held[p]) for p in partitions if p in self.held]
         return [(p, h) for p, h in found if number > h.born]
 
@@ -134,9 +135,9 @@ class Holdings:
         return isinstance(self.request, Commit) and partition in self.request.offsets
 
     def is_rejected(self, partition: int, epoch: int) -> bool:
-        """Whether a grant of this epoch is not taken up again."""
+        """Return whether a grant of this epoch is rejected."""
         rejected = self.rejected.get(partition)
-        # A rejection counts only for its topic id, not for a recreated topic.
+        # A rejection does not apply to a recreated topic, which has another id.
         return rejected is not None and rejected.topic_id == self.topic_id and epoch <= rejected.epoch
 
     # Changes ---------------------------------------------------------------------------------------------------------
@@ -148,21 +149,21 @@ class Holdings:
         self.held[grant.partition] = OwnedPartition(grant, self.topic_id, self.number, phase, passes=passes)
 
     def reject(self, held: OwnedPartition, by: Token | None = None) -> None:
-        """Do not take this holding up again under its grant."""
+        """Reject this holding's grant, so that the partition is not taken up again under the grant."""
         self.rejected[held.grant.partition] = RejectedGrant(held.token.epoch, held.topic_id, by)
 
     def stop(self, held: OwnedPartition) -> None:
-        """End the holding, and do not take it up again under its grant."""
+        """End the holding, and reject its grant."""
         held.closing = True
         self.reject(held)
 
     def fence(self, held: OwnedPartition, by: Token | None = None) -> None:
-        """A newer owner exists: no further commit, and no new start under this grant."""
+        """Note a newer owner: commit nothing more, and reject the grant."""
         self.fences += not held.fenced
         held.fence()
         self.reject(held, by)
 
     def look_soon(self) -> None:
-        """Rely on no earlier fetch: another consumer may own our partitions."""
+        """Fetch again before relying on committed entries: another consumer may own our partitions."""
         for held in self.held.values():
             held.looked_at = -inf

@@ -1,4 +1,4 @@
-"""Counts the records of a topic that the pipeline could not process, and keeps the bound of each partition."""
+"""Counts the records of a topic that the pipeline could not process, and stops a partition with too many."""
 
 from collections import deque
 
@@ -6,13 +6,13 @@ from coordinator_tasks.core.ports import Clock
 
 WINDOW_S = 60.0
 FREE = 10
-"""Bad records within a minute from which on their share counts: the share of a minute with few records says little."""
+"""Bad records in a minute above which their share counts. With fewer, a share says little."""
 
 
 class LetterCounts:
-    """Bad records and all records of each partition, within the last minute; `total`: bad records since the start.
+    """Numbers of bad records and of all records per partition in the last minute. `total`: bad records since the start.
 
-    A partition that has exceeded its bound is stopped until it has passed the end of that batch, or has another grant.
+    A partition over its bound is stopped until it has passed the end of the failed batch, or has another grant.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -22,7 +22,7 @@ class LetterCounts:
         self._stopped: dict[int, tuple[int, int]] = {}  # epoch of the grant, end of the batch
 
     def is_stopped(self, partition: int, epoch: int, start: int) -> bool:
-        """Return whether a batch of the partition from `start` on may have no bad record."""
+        """Return whether the partition is stopped, so that a batch from `start` on must not have a bad record."""
         stopped = self._stopped.get(partition)
         if stopped is not None and (stopped[0] != epoch or start >= stopped[1]):
             del self._stopped[partition]
@@ -30,18 +30,18 @@ class LetterCounts:
         return stopped is not None
 
     def exceeds(self, partition: int, bad: int, records: int, share: float, per_minute: int) -> bool:
-        """Return whether so many bad records of a batch with so many records exceed the bound of a minute."""
+        """Return whether the partition exceeds its bound with these records and those of the last minute."""
         minute = self._minute(partition)
         all_bad = bad + sum(one for _, one, _ in minute)
         all_records = records + sum(one for _, _, one in minute)
         return all_bad > per_minute or (all_bad > FREE and all_bad > share * all_records)
 
     def stop(self, partition: int, epoch: int, end: int) -> None:
-        """The batch up to `end` has exceeded the bound."""
+        """Stop a partition whose batch up to `end` has exceeded the bound."""
         self._stopped[partition] = (epoch, end)
 
     def note(self, partition: int, bad: int, records: int) -> None:
-        """A batch of the partition has passed, without its bad records."""
+        """Note a batch of the partition that has passed without its bad records."""
         self._minute(partition).append((self._clock.monotonic(), bad, records))
         self.total += bad
 

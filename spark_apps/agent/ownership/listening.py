@@ -1,7 +1,7 @@
-"""Calls of the application's listener, and the effect of the answers; one call at a time.
+"""Calls of the application's listener, one at a time, and the effect of the answers.
 
-The listener is called before a partition begins, and at the end: after the last batch has passed the sink, before the last
-commit, the close and the release.
+The listener is called before a partition begins, and when a partition ends: after the last batch has passed the sink,
+and before the last commit, the close and the release.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from spark_apps.agent.reports import Reports
 
 
 class Happening(StrEnum):
-    """By the names of Kafka's `ConsumerRebalanceListener`."""
+    """The listener's calls, named after Kafka's `ConsumerRebalanceListener`."""
 
     ASSIGNED = "assigned"
     REVOKED = "revoked"
@@ -26,14 +26,14 @@ class Happening(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """A due call: partition → offset. The partitions do not end before the answer."""
+    """A due call, with partition → offset. The partitions neither begin nor end before the answer."""
 
     happening: Happening
     offsets: Mapping[int, int]
 
 
 class Listening:
-    """The listener's calls for a topic, and the answers."""
+    """The due calls of a topic's listener, and the answers."""
 
     def __init__(self, holdings: Holdings, grants: Grants, reports: Reports) -> None:
         self._holdings = holdings
@@ -41,14 +41,14 @@ class Listening:
         self._reports = reports
 
     def telling(self) -> Telling | None:
-        """Return the due call; answer it with `told` before asking for the next."""
+        """Return the due call. Answer the call with `told` before asking for the next."""
         telling = next_telling(self._holdings.held, self._grants.isolated)
         for partition in telling.offsets if telling is not None else ():
             self._holdings.held[partition].listened = Listened.ASSIGNED
         return telling
 
     def told(self, telling: Telling, wanted: Mapping[int, int]) -> None:
-        """The call has returned; `wanted`: offsets at which the application wants partitions to begin instead."""
+        """Take the answer of a call. `wanted`: partition → offset at which the application wants it to begin."""
         held = self._holdings.held
         starts, left_out = starts_after(held, telling, wanted, adjustable=not self._holdings.terms.claims)
         for partition, start in starts.items():
@@ -62,7 +62,7 @@ class Listening:
 
 
 def next_telling(held: Mapping[int, OwnedPartition], isolated: bool) -> Telling | None:
-    """The next thing to tell, if any. Ends go before beginnings, as in Kafka."""
+    """Return the next due call, if any. Ends come before beginnings, as in Kafka."""
     parting = {p: h for p, h in held.items() if h.parting and not h.pending}
     lost = {p: h for p, h in parting.items() if h.fenced or isolated}
     revoked = {p: h for p, h in parting.items() if p not in lost}
@@ -76,9 +76,9 @@ def next_telling(held: Mapping[int, OwnedPartition], isolated: bool) -> Telling 
 def starts_after(
     held: Mapping[int, OwnedPartition], telling: Telling, wanted: Mapping[int, int], adjustable: bool
 ) -> tuple[dict[int, int | None], list[str]]:
-    """Return the partitions that begin after the answer `wanted`, and a sentence for each ignored offset.
+    """Return the partitions that may begin after the answer `wanted`, and a sentence for each ignored offset.
 
-    By partition: the offset at which the application wants the partition to begin; `None` = the current position.
+    Partition → offset at which the application wants the partition to begin; `None` = the current position.
     """
     begins = {p: held[p] for p in telling.offsets if telling.happening is Happening.ASSIGNED}
     begins = {p: h for p, h in begins.items() if h.phase is Phase.ASSIGNING and not h.closing}

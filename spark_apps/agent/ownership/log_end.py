@@ -1,4 +1,4 @@
-"""A consumer's knowledge of the end of a partition's log. Times are the clock's monotonic seconds."""
+"""The end of a partition's log, as known to a consumer. Times are the clock's monotonic seconds."""
 
 from dataclasses import dataclass, field
 from math import exp, inf
@@ -11,10 +11,9 @@ INFLOW_MIN_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Inflow:
-    """Growth of the log's end: the plain mean since the first look, and from `INFLOW_S` on a decaying mean.
+    """Growth of the log's end, in records per second: the mean since the first look; after `INFLOW_S`, a decaying mean.
 
-    `rate` is in records per second; None until looks lie `INFLOW_MIN_S` apart, as a burst between two looks says
-    little.
+    `rate` is `None` until two looks are `INFLOW_MIN_S` apart, because a burst in a shorter time says little.
     """
 
     end: int
@@ -38,23 +37,23 @@ class Inflow:
 
 @dataclass(slots=True)
 class LogEnd:
-    """`offset`: the log's end as last read. `goal`: as first read, when the partition was taken up."""
+    """`offset`: the log's end at the last read. `goal`: the log's end at the first read, after the take-up."""
 
     offset: int | None = None
     goal: int | None = None
     asked_from: int | None = None  # the position when the log's end was asked for
     asked_at: float = -inf
     handed_from: int | None = None  # the first offset handed out since the last fetch of the log's beginning
-    ahead_since: float | None = None  # since when the position is behind the log's end
+    ahead_since: float | None = None  # when the position was first found behind the log's end
     inflow: Inflow | None = None
     points: EndPoints = field(default_factory=EndPoints)
 
     def see(self, end: int, position: int | None, now: float) -> None:
-        """The log's end as just read; without a `position`, a batch is under way."""
+        """Note the log's end. `position`: the next offset to read; `None` while a batch is under way."""
         self.offset = end
         self.points.see(end, now)
         if position is not None:
-            # Records read after the request may lie beyond the answer.
+            # Records that were read after the request may lie beyond the answer.
             ahead = self.asked_from is not None and min(position, self.asked_from) > end
             self.ahead_since = (now if self.ahead_since is None else self.ahead_since) if ahead else None
         self.goal = end if self.goal is None else self.goal

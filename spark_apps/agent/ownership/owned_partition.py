@@ -13,7 +13,7 @@ from spark_apps.agent.ownership.phases import TRANSITIONS, Phase, PhaseEvent
 
 
 class Listened(StrEnum):
-    """What the listener knows of a holding."""
+    """What the listener was told about a holding: nothing, its begin, or its begin and its end."""
 
     NOTHING = "nothing"
     ASSIGNED = "assigned"
@@ -21,24 +21,24 @@ class Listened(StrEnum):
 
 
 OVERWRITTEN_S = 300.0
-"""How long a commit over ours is told of: an audit sees the entry itself only for the second until we commit again."""
+"""Seconds for which a foreign commit over ours is reported. An audit sees the entry only until we commit again."""
 _COMMITTING = (Phase.STARTING, Phase.GUARDING, Phase.READY)
 
 
 @dataclass(slots=True)
 class StartInputs:
-    """Facts that decide where a partition begins."""
+    """Facts that decide the partition's start."""
 
-    shown: tuple[Token, int] | None = None  # the newest token of any entry or release so far, and its offset
-    given: bool = False  # the sink, the application or the log gave the position: Kafka's entry no longer changes it
-    sought: int = 0  # epoch of the seek at the start: earlier commits say nothing about the start
+    shown: tuple[Token, int] | None = None  # the newest token so far in an entry or a release, and its offset
+    given: bool = False  # the start is from the sink, the application or the log: Kafka's entry no longer changes it
+    sought: int = 0  # epoch of the seek where the partition starts; earlier commits do not change the start
 
 
 @dataclass(slots=True)
 class Commits:
-    """The commits under one grant. `acknowledged`: the last offset that Kafka has acknowledged (None = none).
+    """The commits under one grant. `acknowledged`: the last offset that Kafka has acknowledged (`None` = none).
 
-    `farewell`: commit once more before the end, because the last commit does not tell how long nothing was left.
+    `farewell`: commit once more before the end, to record the time at which no record was left.
     """
 
     acknowledged: int | None = None
@@ -47,11 +47,11 @@ class Commits:
     rewrite: bool = False  # another consumer has overwritten our entry
     farewell: bool = False
     failing_at: float | None = None  # time of the first failure in a row
-    # an older owner's entry over ours, and the time of the last sight
+    # an older owner's entry that replaced ours, and when it was last seen
     overwritten: tuple[Committed, float] | None = None
 
     def overwritten_by(self, now: float) -> Overwritten | None:
-        """Return who has lately committed over us under an older token, or without a token."""
+        """Return the client that lately overwrote our commit, with an older token or none; `None` if no client did."""
         if self.overwritten is None or now - self.overwritten[1] > OVERWRITTEN_S:
             return None
         entry, at = self.overwritten
@@ -62,8 +62,8 @@ class Commits:
 class OwnedPartition:
     """One partition under one grant.
 
-    `position`: the next offset to hand out; `passed`: all earlier offsets have passed the sink. `born`: the number of
-    the last request to Kafka before the grant; answers up to this request say nothing about this holding.
+    `position`: the next offset to hand out. `passed`: all earlier offsets have passed the sink. `born`: number of the
+    last request to Kafka before the grant; answers up to this number do not concern this holding.
     """
 
     grant: Grant
@@ -83,7 +83,7 @@ class OwnedPartition:
     passes: Passes = field(default_factory=Passes)
     closing: bool = False
     fenced: bool = False
-    deferred: bool = False  # Kafka did not begin its transactions, or refused its commit: wait for the next fetch
+    deferred: bool = False  # Kafka has not begun its transactions, or has refused its commit: wait for the next fetch
     looked_at: float = -inf
     cool_until: float = -inf
 
@@ -93,37 +93,38 @@ class OwnedPartition:
 
     @property
     def due(self) -> bool:
-        """Return whether a commit is due: of the start, of passed offsets, or of our overwritten entry."""
+        """Return whether a commit is due: of the start, of passed offsets, or over a foreign entry."""
         if self.fenced or self.phase not in _COMMITTING or (self.closing and not self.commits.sent):
             return False
-        if self.parting and not self.promised:  # the last commit waits for the listener, and the listener for the batch
+        if self.parting and not self.promised:  # the listener waits for the batch, and the last commit for the listener
             return False
         known = self.commits.acknowledged
         return known is None or self.passed > known or self.commits.rewrite or self.commits.farewell
 
     @property
     def parting(self) -> bool:
-        """Return whether the partition ends and the listener knows of its begin only."""
+        """Return whether the partition ends, and the listener was told of its begin but not yet of its end."""
         return self.closing and self.listened is Listened.ASSIGNED
 
     def is_cooling_down(self, at: float) -> bool:
-        """Return whether a fetch at this time may miss a newer owner, whose entry a late commit of ours has hidden.
+        """Return whether a fetch at this time may miss a newer owner, because our own late commit has replaced its
+        entry.
 
-        An older entry than ours hides no owner, and is overwritten at once.
+        An entry older than ours hides no owner, so we overwrite it at once.
         """
         return at < self.cool_until and not self.commits.rewrite
 
     def is_sure(self, now: float, fresh_s: float) -> bool:
-        """Return whether the last fetch still counts; otherwise nothing is handed out or committed."""
+        """Return whether the last fetch is recent enough. If not, nothing is handed out or committed."""
         return now - self.looked_at <= fresh_s and not self.is_cooling_down(self.looked_at)
 
     def has_committed(self, end: int) -> bool:
-        """Whether a commit of `end` is acknowledged."""
+        """Return whether Kafka has acknowledged a commit up to `end`."""
         return self.commits.acknowledged is not None and self.commits.acknowledged >= end
 
     @property
     def promised(self) -> bool:
-        """Return whether the batch is committed before going to the sink."""
+        """Return whether the handed-out batch has to be committed before the sink gets it (at most once)."""
         return self.pending and self.passed >= self.position
 
     @property
@@ -133,24 +134,24 @@ class OwnedPartition:
 
     @property
     def lag(self) -> int | None:
-        """Return the offsets between the passed offset and the log's end."""
+        """Return the number of offsets between the last passed offset and the log's end; `None` if unknown."""
         return None if self.log.offset is None else max(0, self.log.offset - self.passed)
 
     def advance(self, event: PhaseEvent) -> None:
-        """To the next phase, by the table."""
+        """Enter the phase that follows by the transition table."""
         self.phase = TRANSITIONS[self.phase][event]
 
     def place(self, offset: int, event: PhaseEvent) -> None:
-        """The start position is known."""
+        """Set the start position."""
         self.position = self.passed = offset
         self.advance(event)
 
     def fence(self) -> None:
-        """A newer token owns the partition: no further commit."""
+        """Note that a newer token owns the partition: commit nothing more."""
         self.fenced = self.closing = True
 
     def acknowledge(self, offset: int, guarded: bool, now: float) -> None:
-        """Our commit is in Kafka."""
+        """Note that Kafka has acknowledged our commit."""
         self.commits.acknowledged = max(offset, self.commits.acknowledged or 0)
         self.commits.acknowledged_at = now
         self.commits.rewrite = self.commits.farewell = False
@@ -160,26 +161,30 @@ class OwnedPartition:
             self.progressed_at = now
 
     def guard(self, verdict: Judgement, entry: Committed | None, now: float, guard_s: float) -> None:
-        """Take a fetch during a guarded start: ready after `guard_s` undisturbed, else commit the larger offset again."""
+        """Take a fetch during a guarded start.
+
+        After `guard_s` without a foreign commit the partition is ready. After a foreign commit, the larger offset is
+        committed again.
+        """
         if verdict is Judgement.OURS:
             if now - self.commits.acknowledged_at > guard_s:
                 self.advance(PhaseEvent.UNDISTURBED)
             return
         known = entry is not None and entry.token is not None and entry.topic_id == self.topic_id
         if known and entry is not None and entry.token is not None and entry.token.epoch >= self.start.sought:
-            # An earlier owner's late commit: everything up to its offset has passed the sink.
+            # A late commit of an earlier owner: everything up to its offset has passed the sink.
             self.position = self.passed = max(self.passed, entry.offset)
         self.commits.rewrite = True
 
     def told(self, start: int | None) -> None:
-        """The listener knows of the begin, and may want to begin at `start` instead."""
+        """Note that the listener was told of the begin. `start`: where the application wants to begin instead."""
         self.advance(PhaseEvent.TOLD)
         if start is not None:
             self.position = self.passed = start
             self.start.given = True
 
     def is_idle(self, idle_s: float, now: float) -> bool:
-        """Return whether no record has come for `idle_s`, and no empty range was handed out meanwhile."""
+        """Return whether for `idle_s` no record has come and no empty range was handed out."""
         return self.log.offset == self.position and now - max(self.handed_at, self.passes.granted_at) >= idle_s
 
     def hand_out(self, end: int, now: float, *, commit_first: bool = False) -> None:
@@ -192,20 +197,20 @@ class OwnedPartition:
             self.passed = end
 
     def cover(self, end: int, now: float) -> None:
-        """A batch up to `end` has passed the sink."""
+        """Note that a batch up to `end` has passed the sink."""
         self.passed = max(self.passed, end)
         self.pending = self.passed < self.position
         self.progressed_at = now
 
     def discard(self) -> None:
-        """The query has ended: the next owner reads unpassed offsets again."""
+        """Forget the handed-out batch, which will not pass. Its unpassed offsets are read again."""
         if self.pending:
             self.passes.discard()
         self.position = self.passed
         self.pending = False
 
     def see_end(self, end: int, now: float) -> None:
-        """The log's end as just read. At the end, no progress is expected."""
+        """Note the log's end. At the log's end the partition does not count as stalled."""
         if self.log.asked_from is not None and end <= self.log.asked_from:
             self.passes.empty(self.log.asked_at)
         self.log.see(end, None if self.pending else self.position, now)
@@ -213,18 +218,18 @@ class OwnedPartition:
             self.progressed_at = now
 
     def jump(self, offset: int) -> None:
-        """The log no longer has our position: begin at `offset`, possibly an earlier offset."""
+        """Begin at `offset`, possibly an earlier offset, because the log no longer has our position."""
         self.commits.acknowledged = self.log.ahead_since = self.log.handed_from = None
         self.start.given = True
         self.place(offset, PhaseEvent.NOT_IN_LOG)
 
     def claim_again(self) -> None:
-        """The sink keeps the position and has failed: the position may have moved."""
+        """Claim again: the sink that keeps the position has failed, so the position may have moved."""
         self.commits.acknowledged = None
         self.advance(PhaseEvent.SINK_FAILED)
 
     def status(self, alive: bool, paused: bool, now: float, state: StateSize | None = None) -> RunningPartition:
-        """A paused partition counts as started: no batch could prove a start."""
+        """Return the status. A paused partition counts as started, since it has no batch that could prove a start."""
         proved = self.handed or paused or (self.log.offset is not None and self.passed >= self.log.offset)
         started = alive and proved and self.phase is Phase.READY
         rate = self.log.inflow.rate if self.log.inflow is not None else None
@@ -243,5 +248,5 @@ class OwnedPartition:
 
 
 def shown(token: Token | None) -> str:
-    """A token in a report."""
+    """Return a token as text for a report."""
     return "unknown" if token is None else f"epoch {token.epoch}, incarnation {token.incarnation}"

@@ -1,7 +1,7 @@
-"""When the records of a partition pass the sink, under one grant. Times are the clock's monotonic seconds.
+"""Times at which a partition's records pass the sink, under one grant. Times are the clock's monotonic seconds.
 
-A stall ends when a batch passes the sink. A stall begins with the previous pass or, if nothing was left then, with the
-first later record. Arrival times are unknown here: `records` between two looks count as evenly spaced.
+A stall ends when a batch passes the sink. A stall begins with the previous pass or, if no record was left then, with
+the first later record. Arrival times of records are unknown: records between two looks count as evenly spaced.
 """
 
 from dataclasses import dataclass
@@ -11,28 +11,26 @@ from statistics import median
 from coordinator_tasks.core.model import LastPass, Taken
 
 BUCKET_S = 10.0
-"""The longest undisturbed stall of the present and the former bucket is the usual stall."""
+"""Seconds of a bucket. The usual stall is the longest undisturbed stall of the present and the former bucket."""
 RECENT, ENOUGH = 9, 3
-"""Stalls kept to tell a disturbed stall, and stalls needed for that."""
+"""Number of recent stalls kept to recognize a disturbed stall, and number needed."""
 HANG_S, HANG_FACTOR = 1.0, 3.0
-"""A stall above this length, and above this multiple of the recent median, is disturbed: the median counts in its
-place.
-"""
+"""A stall is disturbed if longer than these seconds and this multiple of the recent median. The median replaces it."""
 TOLD_S = 900.0
-"""Seconds after a grant for which the status reports the take-up."""
+"""Seconds after a grant in which the status reports the take-up."""
 
 
 @dataclass(slots=True)
 class Passes:
-    """`empty_at`: nothing was left beyond handed-out records. `stalled_at`: begin of the current batch's stall.
+    """`empty_at`: when no record was left to hand out. `stalled_at`: begin of the current batch's stall.
 
-    `before`: the report in the previous owner's last commit.
+    `before`: the last pass that the previous owner reported in its last commit.
     """
 
     granted_at: float = -inf
     last_at: float = -inf
     empty_at: float = -inf
-    handed_at: float = -inf  # the first batch
+    handed_at: float = -inf  # when the first batch was handed out
     first_at: float | None = None
     stalled_at: float = inf
     waited: int | None = None
@@ -43,14 +41,14 @@ class Passes:
     recent: tuple[float, ...] = ()
 
     def empty(self, at: float) -> None:
-        """Nothing was left at that time (infinitely long ago = unknown)."""
+        """Note that no record was left at that time (minus infinity = unknown)."""
         if at == -inf:
             return
         self.empty_at = max(self.empty_at, at)
         self.waited = 0 if self.waited is None else self.waited
 
     def hand_out(self, records: int, known: int, now: float) -> None:
-        """A batch of so many records is handed out; by the log's end, `known` were there."""
+        """Note a handed-out batch of `records`. `known`: records up to the log's end at that time."""
         if self.waited is None:
             self.waited = max(records, known)
         if self.handed_at == -inf:
@@ -60,11 +58,11 @@ class Passes:
         self.stalled_at = begin if begin > -inf else inf
 
     def discard(self) -> None:
-        """The batch will not pass: its records wait, so no earlier look has found nothing left."""
+        """Note that the batch will not pass. Its records wait again, so earlier looks at an empty log do not count."""
         self.empty_at, self.stalled_at = -inf, inf
 
     def passed(self, now: float) -> float:
-        """The batch has passed the sink; return the length of its stall, 0 if unknown."""
+        """Note that the batch has passed the sink. Return the length of the batch's stall in seconds, 0 if unknown."""
         stall = max(0.0, now - self.stalled_at)
         if self.stalled_at < inf:
             self._roll(now)
@@ -76,7 +74,7 @@ class Passes:
         return stall
 
     def taken(self, now: float, *, released: bool) -> Taken | None:
-        """Return how the partition was taken up, if known and recent."""
+        """Return how the partition was taken up; `None` if unknown or long ago."""
         if self.waited is None or now - self.granted_at > TOLD_S or (self.waited and self.first_at is None):
             return None
         if self.first_at is None:
@@ -85,7 +83,7 @@ class Passes:
         return Taken(self.waited, now - self.first_at, self.first_at - self.handed_at, since_release, self.before)
 
     def usual(self, now: float) -> float | None:
-        """Return the longest undisturbed stall of the last ten to twenty seconds; `None` = none ended in this time."""
+        """Return the longest undisturbed stall of the last ten to twenty seconds; `None` if none has ended."""
         self._roll(now)
         return max((one for one in (self.bucket_s, self.former_s) if one is not None), default=None)
 

@@ -1,7 +1,7 @@
-"""The phases of taking up a partition, and the events between them. Nothing else changes a phase.
+"""The phases of taking up a partition, and the events between them. Only these events change a phase.
 
-`docs/architecture.md` draws this table, and a test compares the two. A partition ends from any phase:
-`OwnedPartition.closing`.
+`docs/architecture.md` draws this table, and a test compares the two. A partition may end in any phase
+(`OwnedPartition.closing`).
 """
 
 from collections.abc import Mapping
@@ -9,19 +9,19 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """How far the acquisition has come. Nothing is read before `READY`."""
+    """How far a take-up has come. A partition is read only in `READY`."""
 
-    CLAIMING = "claiming"  # the sink keeps the positions: our token has to be put there
+    CLAIMING = "claiming"  # the sink keeps the positions, and has to take our token
     FETCHING = "fetching"  # the committed entry has to be read
     LISTING = "listing"  # no position is known: the log's bounds have to be read
-    ASSIGNING = "assigning"  # the application is told, and may begin elsewhere
+    ASSIGNING = "assigning"  # the application's listener is told, and may choose another start
     STARTING = "starting"  # the start position has to be committed under the new token
-    GUARDING = "guarding"  # the start commit has to stay our own for longer than the commit time-out
+    GUARDING = "guarding"  # the start commit has to stay unchanged for longer than the commit time-out
     READY = "ready"
 
 
 class PhaseEvent(StrEnum):
-    """Events that lead to the next phase; the labels of the diagram."""
+    """Events that lead to the next phase. The diagram in the documentation has the same labels."""
 
     NOT_IN_SINK = "the sink has no position"
     NOT_COMMITTED = "nothing is committed or released"

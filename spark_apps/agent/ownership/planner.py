@@ -1,19 +1,20 @@
-"""Plans the next batch: paced, bounded, and never delaying a hand-off. No threads.
+"""Plans the next batch. A plan never delays a hand-off. No threads.
 
-- A batch starts as soon as the last batch has passed, or at most every `batch_interval_s`; at once when a newly started
-  partition has records. It goes to the present end of the log: it waits at most `ENDS_WAIT_S` for that end, and only if it
-  takes all available records.
-- With `min_offsets`, a batch waits for this many offsets, or until `max_delay_s` after the last batch. Starts and stops do
-  not wait, and a waiting partition counts as making progress.
-- While a partition comes to us (`handoff_s` at most) and in its first batch, a batch is limited to the recent
-  throughput of `handoff_batch_s`: Spark runs one batch at a time, and a backlog in it would delay the new partition.
-- A closing partition is in no further batch, and is closed when its last batch has passed the sink; the `start` of the
-  next `offer` tells this.
-- The same `start` gives the same batch until it has passed.
-- A new batch needs a fresh fetch of the committed entries (`Batches.readable`).
-- At most once: a batch is offered when its ends are committed.
-- Failed partitions are in a batch of their own (`failing`).
-- A partition without a record for the `idle_s` of the topic's terms gets an empty range, so that its event time goes on.
+- A batch starts when the last batch has passed, but at most every `batch_interval_s`. If a newly started partition has
+  records, a batch starts at once. A batch reads up to the present end of the log. If it takes all available records, it
+  first waits up to `ENDS_WAIT_S` for a newer answer about that end.
+- With `min_offsets`, a batch waits for this many offsets, but at most until `max_delay_s` after the last batch. Starts
+  and stops do not wait for it, and the waiting partitions do not count as stalled.
+- While a partition comes to this consumer (for `handoff_s` at most), and in the partition's first batch, a batch has at
+  most the offsets of `handoff_batch_s` at the recent throughput. Spark runs one batch at a time, so a long batch would
+  delay the new partition.
+- A closing partition is left out of further batches. It is closed when its last batch has passed the sink; the `start`
+  of the next `offer` shows this.
+- The same `start` gives the same batch until that batch has passed.
+- A new batch needs a recent fetch of the committed entries (`Batches.readable`).
+- With at-most-once delivery, a batch is offered when its ends are committed.
+- Failed partitions have separate batches (`failing`).
+- A partition without a record for the topic's `idle_s` gets an empty range, so that its event time advances.
 """
 
 from collections.abc import Sequence
@@ -28,9 +29,9 @@ from spark_apps.records.batches import SMALL_RECORDS, BatchOffset, Range, admit,
 from spark_apps.records.options import SourceOptions
 
 ENDS_WAIT_S = 0.2
-"""A request for the log's ends takes some milliseconds, on a busy host tens of milliseconds.
+"""Maximum seconds that a batch waits for the log's ends. A request takes some milliseconds, more on a busy host.
 
-Without the wait, records that arrived during the last batch would wait for the batch after the next.
+Without this wait, a record that arrived during the last batch would miss the next batch.
 """
 
 
@@ -52,7 +53,7 @@ class BatchPlanner:
         self._latest_at = clock.monotonic() + self.pacing.max_delay_s
 
     def configure(self, options: SourceOptions) -> None:
-        """Apply the options of the source; an absent option changes nothing."""
+        """Apply the options of the source. An absent option changes nothing."""
         most, least = options.max_offsets_per_trigger, options.min_offsets_per_trigger
         self.pacing = replace(
             self.pacing,
@@ -65,11 +66,11 @@ class BatchPlanner:
         self._latest_at = self._clock.monotonic() + self.pacing.max_delay_s
 
     def initial(self) -> BatchOffset:
-        """The offset before the first batch."""
+        """Return the offset before the first batch."""
         return BatchOffset(self.ownership.topic)
 
     def offer(self, start: BatchOffset) -> BatchOffset | None:
-        """Return the batch after `start`, all of which has passed the sink; `None` = nothing now. Raises `Refused`."""
+        """Return the batch after the passed batch `start`; `None` if there is none now. Raises `Refused`."""
         if start.batch > (self._last.batch if self._last is not None else 0):
             raise Refused(
                 f"the checkpoint of topic '{self.ownership.topic}' is at batch {start.batch}, which this process did not "
@@ -107,7 +108,7 @@ class BatchPlanner:
             self._passed_at = self._clock.monotonic()
 
     def _expecting(self) -> bool:
-        """Whether a partition comes to us, and has not been coming for too long."""
+        """Return whether a partition is coming to this consumer, for at most `handoff_s`."""
         now = self._clock.monotonic()
         if not self.ownership.holdings.expecting:
             self._expecting_since = None
@@ -116,18 +117,18 @@ class BatchPlanner:
         return self._expecting_since is not None and now - self._expecting_since < self.pacing.handoff_s
 
     def _limit(self, *, soon: bool) -> int | None:
-        """Return the maximum offsets of the next batch; `soon` = the batch has to end soon."""
+        """Return the maximum offsets of the next batch. `soon`: the batch has to end soon."""
         most = self.pacing.max_offsets
         if not soon:
             return most
-        # A batch's time includes its fixed cost, so the limit grows until a batch takes as long as allowed.
+        # A batch has a fixed cost too, so the limit grows until a batch takes as long as allowed.
         quick = max(SMALL_RECORDS, int(self._per_second * self.pacing.handoff_batch_s))
         return quick if most is None else min(most, quick)
 
     def _confirmed(self, batch: BatchOffset) -> BatchOffset | None:
-        """Return the handed-out batch once it may be delivered: at most once, after its commits.
+        """Return the handed-out batch, without lost partitions, when it may be delivered; `None` before.
 
-        Lost partitions are left out.
+        With at-most-once delivery, a batch may be delivered after its commits.
         """
         waiting, lost = self.ownership.batches.unconfirmed()
         if lost and batch is not self._offered:
@@ -156,7 +157,7 @@ class BatchPlanner:
         return False
 
     def _awaits_ends(self, available: Sequence[Range], most: int | None) -> bool:
-        """Whether the log's ends were asked for before the last batch had passed, and a new answer would add records."""
+        """Return whether to wait for the log's ends: they were read before the last pass, and may be further now."""
         if self._clock.monotonic() >= self._ends_until or self.ownership.requests.ends_at >= self._ends_until:
             return False
         if most is not None and sum(one.size for one in available) >= most:
@@ -170,14 +171,12 @@ class BatchPlanner:
 
     @property
     def next_at(self) -> float:
-        """Until then, nothing but a started partition or a look at the log makes a batch (the clock's monotonic
-        seconds).
-        """
+        """Return until when only a started partition or a look at the log leads to a batch (monotonic seconds)."""
         now = self._clock.monotonic()
         return self._next_at if now < self._next_at else self._ends_until
 
     def report(self) -> BatchOffset | None:
-        """Return the ranges from each passed offset to the log's end."""
+        """Return for each partition the range from the last passed offset to the log's end."""
         reach = self.ownership.holdings.reach()
         if not reach:
             return None
@@ -186,7 +185,7 @@ class BatchPlanner:
         return BatchOffset(self.ownership.topic, batch, 1, ranges)
 
     def _available(self) -> list[Range]:
-        """Return the ranges readable now."""
+        """Return the ranges that can be read now."""
         ready = sorted(self.ownership.batches.readable().items())
         ends = {p: self.ownership.batches.end_of(h) for p, h in ready}
         return [
@@ -204,9 +203,9 @@ class BatchPlanner:
         return [Range(p, h.position, h.position, h.token.epoch) for p, h in sorted(idle)]
 
     def _chosen(self, available: list[Range]) -> tuple[list[Range], bool]:
-        """Return the next batch's ranges, and whether they are a retry.
+        """Return the ranges of the next batch, and whether the batch is a retry.
 
-        Retries are separate, in turn with other ranges.
+        Retries have separate batches, which take turns with other batches.
         """
         groups = self.ownership.failing.due()
         failed = next((g for g in groups if any(one.partition in g for one in available)), None)

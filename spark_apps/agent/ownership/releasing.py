@@ -1,7 +1,7 @@
-"""The releases that a consumer owes for one topic: to ask of Kafka, waiting for the write, and written.
+"""The releases that a consumer owes for one topic: waiting for an offset from Kafka, waiting for the write, or written.
 
-The release of a partition that ran here comes after its last commit. The release of any other partition says the
-committed offset. A fenced partition is not released, nor a partition taken by a newer owner.
+If the partition ran here, its release follows its last commit. Otherwise the release has the offset committed in Kafka.
+A consumer does not release a partition that was fenced or that a newer owner took.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ from spark_apps.agent.settings import Identity, Timing
 
 
 class Releasing:
-    """`outbox`: by partition, the release to write on the node; `written`: the epoch of the last written release."""
+    """`outbox`: partition → release to write. `written`: partition → epoch of the last written release."""
 
     def __init__(self, identity: Identity, holdings: Holdings, clock: Clock, timing: Timing) -> None:
         self.outbox: dict[int, Release] = {}
@@ -28,16 +28,16 @@ class Releasing:
         self._clock = clock
         self._timing = timing
         self._waits_until = -inf
-        self._passes: dict[int, Passes] = {}  # of partitions in the outbox that ran here
+        self._passes: dict[int, Passes] = {}  # of partitions that ran here and whose release is in the outbox
 
     @property
     def posted(self) -> Mapping[int, Release]:
-        """Return the releases to write now: releases wait a moment for each other, because a joint write costs less."""
+        """Return the releases to write now. A release waits a moment for others, because a joint write costs less."""
         committing = any(h.closing and not (h.pending or h.parting or h.fenced) for h in self._holdings.held.values())
         return {} if committing and self._clock.monotonic() < self._waits_until else self.outbox
 
     def timed(self) -> dict[int, Release]:
-        """Return the posted releases with times for measuring standstill. The times do not change the owed releases."""
+        """Return the releases to write now, with times for measuring the standstill."""
         now = self._clock.monotonic()
         return {p: replace(release, ago=self._ago(p, release.epoch, now)) for p, release in self.posted.items()}
 
@@ -47,14 +47,14 @@ class Releasing:
         return Ago(read_s, passed_s, empty_s, passes.usual(now))
 
     def note(self, partition: int, epoch: int) -> None:
-        """Our release, or a newer release, is on the partition's node."""
+        """Note that our release or a newer release is on the partition's node."""
         self.written[partition] = epoch
         if partition in self.outbox and self.outbox[partition].epoch == epoch:
             del self.outbox[partition]
             self._passes.pop(partition, None)
 
     def is_written(self, partition: int, entry: Handoff) -> bool:
-        """Whether the entry's release is."""
+        """Return whether the release of this entry is written."""
         return self.written.get(partition) == entry.epoch
 
     def owed(self, isolated: bool) -> dict[int, Handoff]:
@@ -63,12 +63,12 @@ class Releasing:
         return {p: entry for p, entry in owed.items() if not self._fenced_since(p, entry)}
 
     def _fenced_since(self, partition: int, entry: Handoff) -> bool:
-        """Return whether a newer owner than the entry took the partition: the release is not ours."""
+        """Return whether an owner newer than the entry took the partition, so that its release is not ours."""
         rejected = self._holdings.rejected.get(partition)
         return rejected is not None and rejected.by is not None and entry.epoch <= rejected.by.epoch
 
     def prune(self, owed: Mapping[int, Handoff]) -> None:
-        """Drop releases and requests for entries that are no longer owed."""
+        """Drop the releases, and the requests for offsets, whose entries are no longer owed."""
         self.outbox = {p: r for p, r in self.outbox.items() if p in owed and owed[p].epoch == r.epoch}
         self._passes = {p: passes for p, passes in self._passes.items() if p in self.outbox}
         asked = self._holdings.owed_releases
@@ -76,14 +76,14 @@ class Releasing:
             del asked[partition]
 
     def closed(self, held: OwnedPartition, entry: Handoff) -> None:
-        """A partition is closed: release it, unless it belonged to the topic before a recreation."""
+        """Release a closed partition, unless the topic was recreated since."""
         same = held.topic_id == self._holdings.topic_id
         if held.commits.sent and not held.fenced and same:
             self._post(held.grant.partition, entry, held.passed, held.token)
             self._passes[held.grant.partition] = held.passes
 
     def owe(self, partitions: Iterable[int], owed: Mapping[int, Handoff]) -> None:
-        """Post the offsets that Kafka has told for partitions that do not run here, or ask for the offsets."""
+        """Post a release for each partition that does not run here, or ask Kafka for the committed offset first."""
         answered, self._holdings.answered = self._holdings.answered, {}
         for partition in partitions:
             entry, found = owed[partition], answered.get(partition)
@@ -102,5 +102,5 @@ class Releasing:
 
 
 def _before(at: float | None, now: float) -> float | None:
-    """Return seconds from then until now, to the tenth of a millisecond; `None` = never."""
+    """Return the seconds from `at` to `now`, rounded to the tenth of a millisecond; `None` if `at` is unknown."""
     return None if at is None or at == -inf else round(max(0.0, now - at), 4)

@@ -1,13 +1,14 @@
-"""The requests to Kafka and to the sink about one topic, and the effects of the answers.
+"""Requests to Kafka and to the sink about one topic, and the effects of the answers.
 
 Rules (`schedule` decides which request is due):
-- One request at a time. The commits of closing partitions come first: another consumer waits for them.
-- The committed entry is fetched after the grant came, then the start is committed, then the partition is read.
-- The committed entries are fetched at least once per `look_s`, also of idle partitions. Nothing is handed out or
-  committed on a fetch older than `fresh_s`: a process that slept fetches first. Its late commit may have hidden a newer
-  owner's entry, so the process waits until the newer owner has written the entry again (`cool_down_s`).
-- A newer token in an entry: no further commit, no release. An older token or no token: report and write our entry again.
-- A commit that Kafka refuses because the partition has a new owner ends our holding, regardless of the entries.
+- One request at a time. Commits of closing partitions come first, because another consumer waits for them.
+- After a grant, the committed entry is fetched, then the start is committed, then the partition is read.
+- The committed entries are fetched at least once per `look_s`, also of idle partitions. If the last fetch is older than
+  `fresh_s`, nothing is handed out or committed: a process that slept fetches first. A late commit of this process may
+  have replaced a newer owner's entry, so the process waits for `cool_down_s` until the newer owner has written again.
+- An entry has a newer token: commit nothing more, and do not release. An entry has an older token or none: report the
+  client, and write our entry again.
+- Kafka refuses a commit because the partition has a new owner: our holding ends, whatever the entries say.
 - A commit never goes back, and covers only passed offsets. One exception: the log has lost the position, and the
   application allows another start (`bounds`).
 """
@@ -59,7 +60,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _ClaimsFailed:
-    """Why the sink took no claim, how many times in a row, and since when (monotonic seconds)."""
+    """The failed claims in a row: the last failure, their number, and when they began (monotonic seconds)."""
 
     failed: Failed
     tries: int
@@ -85,27 +86,27 @@ class Requests:
     # -------------------------------------------------------------------------------------------------------
 
     def work(self) -> Work | None:
-        """Return the due request, if any; answer it before asking for the next."""
+        """Return the due request, if any. Answer the request before asking for the next."""
         if self._holdings.request is not None:
             return None
         self._holdings.request = self._schedule.next()
         return self._holdings.request
 
     def next_at(self) -> float:
-        """When `work` has something next if nothing happens (the clock's monotonic seconds; infinite = never)."""
+        """Return when the next request is due if nothing happens (monotonic seconds; infinite = never)."""
         return self._schedule.next_at()
 
     def want_ends(self) -> None:
-        """Batches are being planned: read the log's ends as soon as allowed."""
+        """Read the log's ends as soon as allowed, because batches are being planned."""
         self._schedule.want_ends()
 
     @property
     def ends_at(self) -> float:
-        """From when on the log's ends may be asked for again (the clock's monotonic seconds)."""
+        """Return when the log's ends may be read again (monotonic seconds)."""
         return self._schedule.ends_at
 
     def unclaimed(self) -> tuple[Failure, ...]:
-        """Return the partitions that wait because the sink took no claim, with the reason; empty = none."""
+        """Return the partitions that wait because the sink took no claim, with the reason; empty if none."""
         one, now = self._claims_failed, self._clock.monotonic()
         waiting = tuple(
             sorted(p for p, h in self._holdings.held.items() if h.phase is Phase.CLAIMING and not h.closing)
@@ -116,7 +117,7 @@ class Requests:
         return (Failure(waiting, one.failed.reason, one.tries, now - one.since, next_s, one.failed.away),)
 
     def cannot_read(self, refused: Mapping[int, str]) -> None:
-        """Kafka returns no records at the positions of these partitions, each with a reason: check the log's bounds."""
+        """Compare positions with the log: Kafka returns no records there. `refused`: partition → Kafka's reason."""
         for partition, why in refused.items():
             if partition in self._holdings.held:
                 self._reports.add(
@@ -182,7 +183,7 @@ class Requests:
         match work:
             case Commit(offsets, number):
                 waiting = self._holdings.of_request(offsets, number)
-            case OffsetFetch(number=number):  # nothing is committed on an old look
+            case OffsetFetch(number=number):  # without a recent fetch nothing is committed
                 waiting = self._holdings.of_request(self._holdings.due, number)
             case _:
                 return
@@ -190,7 +191,7 @@ class Requests:
             self._commit_fails(partition, held, failed.reason, now)
 
     def _commit_fails(self, partition: int, held: OwnedPartition, why: str, now: float) -> None:
-        held.commits.farewell = False  # it only measures a pause: nothing waits for another try
+        held.commits.farewell = False  # this commit only records a pause, so it is not retried
         since = held.commits.failing_at = held.commits.failing_at if held.commits.failing_at is not None else now
         if held.phase is Phase.READY and not held.closing and now - since >= self._timing.give_up_s:
             self._holdings.stop(held)
@@ -198,14 +199,14 @@ class Requests:
             self._reports.add(partition, f" stopped: {lasted}: {why}", partition=partition)
 
     def _defer(self, partition: int, held: OwnedPartition, why: str, now: float) -> None:
-        """Kafka fails the request for this partition: no other partition waits for it."""
+        """Let a partition wait alone, because Kafka fails only this partition's part of the request."""
         held.deferred = True
         self._reports.add(f"commit {partition}", f" cannot be committed: {why}", partition=partition)
         if held.due:
             self._commit_fails(partition, held, why, now)
 
     def _refused(self, work: Commit, failed: Failed) -> None:
-        """The broker knows a newer owner. Even if that owner was wrong, this consumer stops until a newer grant."""
+        """End holdings after a refused commit: the broker knows a newer owner. Only a newer grant starts them again."""
         for partition, held in self._holdings.of_request(failed.fenced, work.number):
             self._holdings.fence(held)
             self._reports.add(partition, f" stopped: {failed.reason}", partition=partition)
@@ -232,7 +233,7 @@ class Requests:
                 self._answer_owed(partition, owed_release, entries.get(partition))
 
     def _recreated(self, partition: int, held: OwnedPartition, topic_id: str) -> None:
-        """Our position means other records in the recreated topic: commit nothing more."""
+        """End a holding because the topic was recreated: the position belongs to other records now."""
         self._holdings.fence(held)
         self._reports.add(
             f"topic id {partition}",
@@ -259,7 +260,7 @@ class Requests:
             by = f"taken by {entry.owner} ({shown(entry.token)}): stopped"
             self._reports.add(partition, f" was {by}", partition=partition, several=f" were {by}")
         elif held.phase in (Phase.FETCHING, Phase.STARTING) and not held.start.given:
-            if not held.deferred:  # a former owner could still commit behind this fetch
+            if not held.deferred:  # a commit of a former owner could still follow this fetch
                 self._place(partition, held, entry)
         elif held.phase is Phase.GUARDING:
             held.guard(verdict, entry, now, self._timing.guard_s)
@@ -283,8 +284,8 @@ class Requests:
             held.start.sought = seek.epoch
             return
         if held.grant.release is None and not known:
-            # A start found in the log stays: with slow brokers, a search at each fetch would prevent its commit for
-            # ever.
+            # A start found in the log stays. A search at each fetch would, with slow brokers, never let the start be
+            # committed.
             if held.phase is Phase.FETCHING:
                 held.advance(PhaseEvent.NOT_COMMITTED)
             return
@@ -293,7 +294,7 @@ class Requests:
         if stands is not None and stands.token is not None:
             found = (stands.token, start.offset)
             held.start.shown = found if held.start.shown is None else max(held.start.shown, found)
-        # While our start is under way, a late commit of an earlier owner may hide an entry seen in an earlier fetch.
+        # While our start is under way, a late commit of an earlier owner may replace an entry seen in an earlier fetch.
         self._begin(held, start.offset if held.start.shown is None else held.start.shown[1])
 
     def _begin(self, held: OwnedPartition, offset: int) -> None:
@@ -301,7 +302,7 @@ class Requests:
         held.place(offset, PhaseEvent.START_TO_TELL if to_tell else PhaseEvent.START_KNOWN)
 
     def _claimed(self, claim: SinkClaim, found: Mapping[int, SinkEntry]) -> None:
-        """Begin at the sink's positions. A partition missing in the answer is requested again."""
+        """Begin at the sink's positions. A partition missing in the answer is claimed again."""
         self._claims_failed = None
         for partition, held in self._holdings.of_request(claim.tokens, claim.number):
             standing = found.get(partition)
@@ -337,7 +338,7 @@ class Requests:
                 self._release_at(partition, owed_release, offset, None)
 
     def _initial(self, partition: int, listed: ListedBounds) -> Start:
-        """Without a commit and a release: where the application wants to begin, else the topic's rule."""
+        """Return the start if there is no commit and no release: the application's choice, or by the topic's rule."""
         bounds, node, first = listed.bounds[partition], self._holdings.accepted, self._holdings.first
         wanted = None
         if first is not None and node is not None and partition < node.initial_partitions:
@@ -351,7 +352,8 @@ class Requests:
         return start_position(partition, entry, release, node.topic_id, node.start, node.initial_partitions, bounds)
 
     def _committed(self, offsets: Mapping[int, Committed], number: int, done: CommitDone, now: float) -> None:
-        # The sink takes no rows under an older token, or the broker no commit: then there is no commit to await.
+        # No former owner's commit can follow: the sink refuses rows, or the broker refuses commits, under an older
+        # token.
         refused = done.alone or self._holdings.terms.claims
         for partition, held in self._holdings.of_request(offsets, number):
             if partition in done.failed:
@@ -388,7 +390,7 @@ class Requests:
                 held.log.handed_from = None
 
     def _misplaced(self, partition: int, held: OwnedPartition, sentence: str, beginning: int | None) -> None:
-        """The log does not have our position: begin by the start rule, or stop the partition."""
+        """Handle a position that is not in the log: begin by the start rule, or stop the partition."""
         accepted = self._holdings.accepted
         rule = accepted.start if accepted is not None else StartRule.NONE
         if self._holdings.fail_on_data_loss is not False or rule is StartRule.NONE or self._holdings.terms.claims:
@@ -401,7 +403,7 @@ class Requests:
             held.jump(target)
 
     def lose(self, partition: int, sentence: str) -> None:
-        """An executor has not found the next records: stop the partition, and compare all others with the log."""
+        """Stop a partition whose next records an executor did not find. Compare the other positions with the log."""
         if partition in self._holdings.held:
             self._stop_lost(partition, self._holdings.held[partition], sentence)
         self._schedule.want_bounds()
@@ -414,7 +416,7 @@ class Requests:
         self._lost(partition, f"{sentence}: stopped; reset its offsets{otherwise}")
 
     def _lost(self, partition: int, sentence: str) -> None:
-        self._reports.clear(f"read {partition}")  # the log's bounds say why
+        self._reports.clear(f"read {partition}")  # the report about the log's bounds gives the reason
         if self._reports.add(f"lost {partition}", f": {sentence}", partition=partition):
             log.warning("partition %d: %s", partition, sentence)
 
@@ -435,5 +437,5 @@ class Requests:
 
 
 def _behind(entry: Committed | None, held: OwnedPartition) -> bool:
-    """Return whether an earlier commit of ours came late and overwrote our last; no commit of ours is under way now."""
+    """Return whether an earlier commit of ours arrived late and replaced our last. None is under way now."""
     return entry is not None and entry.offset < (held.commits.acknowledged or 0)

@@ -1,4 +1,4 @@
-"""Decides which request to Kafka or to the sink is due, by the rules of `requests`; one at a time, each with a number."""
+"""Decides which request to Kafka or to the sink is due, by the rules of `requests`. Each request has a number."""
 
 from collections.abc import Iterable, Mapping
 from math import inf
@@ -13,10 +13,7 @@ from spark_apps.agent.settings import Identity, Timing
 
 
 class Schedule:
-    """The times of the requests about some holdings, in the clock's monotonic seconds.
-
-    The last request was made at `asked_at`.
-    """
+    """The due times of a topic's requests, in the clock's monotonic seconds. `asked_at`: time of the last request."""
 
     def __init__(self, holdings: Holdings, identity: Identity, clock: Clock, timing: Timing) -> None:
         self.asked_at = -inf
@@ -25,7 +22,7 @@ class Schedule:
         self._clock = clock
         self._timing = timing
         self._fetch_at = -inf
-        self._holding = False  # whether the last fetch held any partition
+        self._holding = False  # whether a partition was held at the last fetch
         self._id_at = -inf
         self._known_id = ("", -inf)
         self._commit_at = -inf
@@ -46,7 +43,7 @@ class Schedule:
 
     @property
     def ends_at(self) -> float:
-        """From when on the log's ends may be read again."""
+        """Return when the log's ends may be read again."""
         return self._ends_listed_at + self._ends_pause_s
 
     def want_bounds(self) -> None:
@@ -54,7 +51,7 @@ class Schedule:
         self._bounds_at = -inf
 
     def fetched(self, entries: bool, topic_id: str | None) -> None:
-        """A fetch was answered: with entries, with the topic's id (`None` = not asked for), or with both."""
+        """Take the answer to a fetch. `topic_id` is `None` if the fetch did not ask for the id."""
         if entries:
             self._fetch_at = self.asked_at + self._timing.look_s
         if topic_id is not None:
@@ -62,24 +59,24 @@ class Schedule:
             self._known_id = (topic_id, self.asked_at)
 
     def answered(self) -> None:
-        """A request was answered: the next failure counts as the first."""
+        """Note an answered request. The next failure counts as the first."""
         self._failures = 0
 
     def failed(self) -> None:
-        """A request to Kafka failed: pause before the next request, longer after each failure."""
+        """Pause after a failed request to Kafka, longer after each failure."""
         pause = min(self._timing.retry_max_s, self._timing.retry_s * 2**self._failures)
         self._retry_at = self._clock.monotonic() + pause
         self._failures = min(self._failures + 1, 10)
 
     def pause_bounds(self) -> None:
-        """The bounds have not decided every start: pause before the next request for bounds.
+        """Pause requests for the log's bounds, because the last answer did not decide every start.
 
         Other requests do not wait.
         """
         self._list_bounds_at = self._clock.monotonic() + self._timing.retry_max_s
 
     def pause_claims(self) -> None:
-        """The sink did not take every claim: pause before the next. No request to Kafka waits."""
+        """Pause claims, because the sink did not take every claim. Requests to Kafka do not wait."""
         self.claim_at = self._clock.monotonic() + self._timing.retry_max_s
 
     # Due requests
@@ -97,7 +94,7 @@ class Schedule:
         return work
 
     def next_at(self) -> float:
-        """When something is due next if nothing happens; infinite = never."""
+        """Return when the next request is due if nothing happens; infinite = never."""
         now = self._clock.monotonic()
         due = self._committable(now)
         if self._urgent(due) or self._wants_id(now) or self._has_ended:
@@ -109,7 +106,7 @@ class Schedule:
         return max(min(times, default=inf), self._retry_at)
 
     def _times(self, due: Mapping[int, OwnedPartition]) -> list[float]:
-        """Return the due time of each kind of request without a waiting party."""
+        """Return the due times of all requests for which no other party waits."""
         held = self._holdings.held
         times = [self._fetch_at]
         if due:
@@ -143,9 +140,9 @@ class Schedule:
 
     @property
     def _ends_first(self) -> bool:
-        """Return whether the log's ends precede the next unhurried commit, once before each.
+        """Return whether to read the log's ends before the next commit that is not urgent.
 
-        A batch waits for the ends.
+        The ends are read once before each such commit, because a batch waits for them.
         """
         return self._ends_wanted and self._ends_listed_at <= self._commit_at
 
@@ -162,7 +159,7 @@ class Schedule:
         return SinkClaim(self._identity, self._holdings.topic_id, tokens, forget, self._next_number, count)
 
     def _committable(self, now: float) -> dict[int, OwnedPartition]:
-        """Return holdings with a due commit that are neither deferred nor cooling down."""
+        """Return the holdings with a due commit, except deferred holdings and holdings that cool down."""
         return {p: h for p, h in self._holdings.due.items() if not (h.deferred or h.is_cooling_down(now))}
 
     @staticmethod
@@ -184,7 +181,7 @@ class Schedule:
 
     @property
     def _has_ended(self) -> bool:
-        """Nothing is held any more, and no fetch has told so."""
+        """Return whether nothing is held any more and no fetch has been made since."""
         return self._holding and not self._holdings.fetchable
 
     def _fetch_due(self, now: float) -> bool:
@@ -193,7 +190,7 @@ class Schedule:
         return any(now >= self._fetch_from(h) for h in self._holdings.held.values())
 
     def _fetch_from(self, held: OwnedPartition) -> float:
-        """Return when this partition needs a fetch ahead of the regular fetch; infinite = never."""
+        """Return when this partition needs a fetch before the regular fetch; infinite = never."""
         if held.fenced:
             return inf
         if held.deferred or (held.phase is Phase.GUARDING and not held.closing):
@@ -201,7 +198,7 @@ class Schedule:
         return -inf if held.phase is Phase.FETCHING and not held.closing else inf
 
     def _id_due(self, now: float) -> bool:
-        """Whether a fetch also asks for the topic's id: a holding begins, or the last answer is old."""
+        """Return whether a fetch also asks for the topic's id: a holding begins, or the last answer is old."""
         holdings = self._holdings
         if self._wants_id(now):
             return True
@@ -211,7 +208,7 @@ class Schedule:
         return begins or bool(holdings.owed_releases) or now - self._id_at >= partitions * self._timing.id_each_s
 
     def _wants_id(self, now: float) -> bool:
-        """Whether to ask for the topic's id alone, while a release is awaited: the start then need not ask."""
+        """Return whether to ask for the topic's id ahead, while a release is awaited, to save time at the start."""
         return self._holdings.awaiting and now - self._id_at > self._timing.id_fresh_s
 
     def _knows_id(self, now: float) -> bool:
@@ -255,12 +252,12 @@ class Schedule:
         wanted = self._ends_wanted and now - self._ends_listed_at >= self._ends_pause_s
         allowed = wanted or now >= self._ends_at
         if not allowed:
-            # Only new partitions cannot wait.
+            # Only new partitions need the ends at once.
             ready = {p: h for p, h in ready.items() if h.log.asked_from is None}
         if not ready:
             return None
         everything = wanted and now - self._bounds_at >= self._timing.bounds_s
-        # A released partition was read a moment ago: its start needs no comparison with the log.
+        # The former owner read the released partition a moment ago, so the start needs no comparison with the log.
         bounds = [p for p, h in ready.items() if everything or (h.log.asked_from is None and h.grant.release is None)]
         self._bounds_at = now if everything else self._bounds_at
         for held in ready.values():
@@ -272,7 +269,7 @@ class Schedule:
 
     @property
     def _ends_at(self) -> float:
-        """During a long batch the log's ends are not needed: ask all the same, or the shown lag gets old."""
+        """Return when to read the log's ends without a plan for a batch, so that the reported lag stays recent."""
         wanted_before = self._ends_listed_at > -inf
         return self._ends_listed_at + max(self._timing.ends_s, self._ends_pause_s) if wanted_before else inf
 

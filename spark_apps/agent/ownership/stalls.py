@@ -1,4 +1,4 @@
-"""Standstill of kept partitions while others moved, by accepted epoch. Times are monotonic seconds."""
+"""Standstill of kept partitions during a rebalance, by accepted epoch. Times are monotonic seconds."""
 
 from collections import deque
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from coordinator_tasks.core.model import LastPass, Stall
 from spark_apps.agent.ownership.passes import Passes
 
 WINDOW_S = 30.0
-"""Stalls count for this long after an epoch was accepted, or until the next epoch."""
+"""Seconds after accepting an epoch in which stalls count for the epoch; a later epoch ends this time early."""
 TOLD_S = 900.0
 EPOCHS = 8
 BUCKET_S = 10.0
@@ -17,7 +17,7 @@ BUCKET_S = 10.0
 
 @dataclass(slots=True)
 class _Window:
-    """`kept_below`: partitions of an older ownership than this epoch count as unmoved."""
+    """The stalls after accepting an epoch. `kept_below`: partitions owned since before this epoch count as kept."""
 
     epoch: int
     began: float
@@ -36,9 +36,9 @@ class Stalls:
         self._bucket_s = self._former_s = 0.0
 
     def begin(self, epoch: int, now: float, *, continues: bool) -> None:
-        """The node of this epoch was accepted.
+        """Note that the node of this epoch was accepted.
 
-        `continues`: the previous node had hand-offs, so the rebalance is the same.
+        `continues`: the previous node had hand-offs, so this epoch belongs to the same rebalance.
         """
         last = self._windows[-1] if self._windows else None
         if continues and last is not None:
@@ -48,29 +48,28 @@ class Stalls:
         self._windows.append(_Window(epoch, now, epoch, max(self._bucket_s, self._former_s)))
 
     def read_at(self, epoch: int) -> float | None:
-        """Return when a node of this epoch or later was first read; `None` = not yet."""
+        """Return when a node of this epoch or a later epoch was first read; `None` if not yet."""
         return next((one.began for one in self._windows if one.epoch >= epoch), None)
 
     def last_pass(self, passes: Passes, now: float, *, pending: bool) -> LastPass | None:
-        """Return when a partition's last records had passed, or the partition was last empty.
+        """Return when the partition's last records passed, or when the partition was last empty if that is later.
 
-        `None` = not in this ownership.
-
-        `pending`: records are handed out and have not passed, so the partition stands still since the last pass.
+        `None` if neither has happened since the oldest known epoch. `pending`: records are handed out and have not
+        passed, so a time without records does not count.
         """
         at = passes.last_at if pending else max(passes.last_at, passes.empty_at)
         window = next((one for one in reversed(self._windows) if one.began <= at), None)
         return None if window is None else LastPass(window.epoch, round(at - window.began, 4), passes.usual(now))
 
     def kept_below(self, now: float) -> float:
-        """Return the epoch below which owned partitions count as kept now."""
+        """Return the epoch below which owned partitions count as kept; infinite if no recent epoch was accepted."""
         last = self._windows[-1] if self._windows else None
         return last.kept_below if last is not None and now - last.began <= WINDOW_S else inf
 
     def note(self, any_s: float, longest_s: float, partition: int, now: float) -> None:
-        """A batch has passed.
+        """Note a passed batch.
 
-        `any_s` is its longest stall, `longest_s` of `partition` the longest among kept partitions.
+        `any_s`: the longest stall of all partitions. `longest_s`: the longest stall of kept partitions, at `partition`.
         """
         self._roll(now)
         self._bucket_s = max(self._bucket_s, any_s)
@@ -79,7 +78,7 @@ class Stalls:
             last.longest_s, last.partition = longest_s, partition
 
     def told(self, kept: Callable[[int], int], now: float) -> dict[int, Stall]:
-        """By epoch, where anything was kept; `kept` says how many partitions are owned since before an epoch."""
+        """Return epoch → stall. `kept` returns the number of partitions owned since before an epoch."""
         recent = [one for one in self._windows if now - one.began <= TOLD_S]
         counts = {below: kept(below) for below in {one.kept_below for one in recent}}
         return {

@@ -1,9 +1,8 @@
 """The ownership of one topic: partitions run, handed out, committed and released by this consumer.
 
-No Spark, no threads, no real time, no ZooKeeper: ZooKeeper reads are handed to `grants`, releases to be written wait in
-`releasing`, requests to Kafka come from `requests` and the answers return there. One thread at a time uses the
-ownership. An interruption at any point loses nothing: first the commit, then the close of the partition, then the
-release.
+No Spark, no threads, no real time, no ZooKeeper: `grants` gets the reads of ZooKeeper, `releasing` has the releases to
+write, and `requests` returns requests to Kafka and takes the answers. One thread at a time uses the ownership. An
+interruption loses no record, by the order: commit the offset, close the partition, write the release.
 
 Calls go one way: `requests`, `batches` and `listening` call `grants`, which calls `releasing`; all share `holdings`.
 """
@@ -29,7 +28,7 @@ from spark_apps.delivery import Writer
 
 
 class TopicOwnership:
-    """One topic of one incarnation. `acquiring` False = start nothing before `open` (until a query reads)."""
+    """The ownership of one topic by one incarnation. With `acquiring` False, no partition starts before `open`."""
 
     def __init__(
         self, topic: str, identity: Identity, clock: Clock, timing: Timing | None = None, *, acquiring: bool = True
@@ -51,11 +50,11 @@ class TopicOwnership:
         self._sizes: Mapping[int, StateSize] = {}
 
     def agree(self, terms: Terms) -> None:
-        """How the topic is delivered; before anything is granted."""
+        """Set how the topic is delivered, before any grant."""
         self.holdings.terms = terms
 
     def open(self, first: FirstOffsets | None = None, *, fail_on_data_loss: bool = True) -> None:
-        """A query reads now: start the granted partitions; `first` has the query's options for new groups."""
+        """Start the granted partitions, because a query reads now. `first`: the query's options for new groups."""
         if first is not None:
             self.holdings.first = first
         self.holdings.fail_on_data_loss = fail_on_data_loss
@@ -64,15 +63,15 @@ class TopicOwnership:
         self.grants.apply()
 
     def query_ended(self, why: str) -> None:
-        """The query has ended, and none of its tasks run: the next owner reads unpassed records again."""
+        """Note that the query has ended and none of its tasks run. The next owner reads unpassed records again."""
         self.alive = False
         self.batches.drop()
         self.grants.stop(why)
 
     def query_failed(self, why: str) -> float:
-        """The query failed, and none of its tasks run; return the seconds until the next query may start.
+        """Note that the query failed and none of its tasks run. Return the seconds until the next query may start.
 
-        The batch under way, if any, is at fault.
+        If a batch was under way, its partitions count as failed; if not, the reading as a whole.
         """
         under_way = self.batches.outstanding
         if under_way is not None and under_way[1]:
@@ -83,18 +82,18 @@ class TopicOwnership:
         return pause_s
 
     def query_lost(self, partition: int, problem: str) -> None:
-        """The query failed because records of a partition are gone: the partition stops, another query follows."""
+        """Note a query's failure by lost records of a partition. The partition stops, and another query follows."""
         self.batches.drop()
         self.requests.lose(partition, problem)
         self.grants.apply()
 
     def keeps(self, sizes: Mapping[int, StateSize]) -> None:
-        """The sink has told the size of the state."""
+        """Take the sizes of the state that the sink keeps, by partition."""
         self._sizes = sizes
 
     @property
     def writer(self) -> Writer:
-        """Return our identity for a sink that keeps the positions."""
+        """Return this consumer's identity for a sink that keeps the positions."""
         holdings, identity = self.holdings, self.identity
         return Writer(identity.cluster, self.topic, holdings.topic_id, identity.consumer, holdings.partition_count)
 

@@ -1,8 +1,7 @@
 """Requests to Kafka and to the sink, as values.
 
-`requests` returns the due request, `perform` sends it and returns the result.
-
-Between the two anything may happen: `requests` judges a result by the time of its request.
+`requests` returns the due request; `perform` sends the request and returns the result. Ownership may change between the
+two, so `requests` judges a result by the time of its request.
 """
 
 import logging
@@ -22,9 +21,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetch:
-    """Kafka's OffsetFetch: the committed entries of `partitions`; with `asks_id` then also the topic's present id.
+    """Kafka's OffsetFetch of the committed entries of `partitions`; with `asks_id`, the topic's present id is read
+    after.
 
-    `holding`: all partitions held under the topic's id `topic_id`.
+    `holding`: all partitions held under the topic id `topic_id`, with their tokens.
     """
 
     partitions: tuple[int, ...]
@@ -44,9 +44,9 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class ListBounds:
-    """Kafka's ListOffsets where no position is known: the first offset, and the offset after the last.
+    """Kafka's ListOffsets for partitions without a known position: the first offset, and the offset after the last.
 
-    `times_ms`: for some partitions also the first record at or after that time, in milliseconds since 1970.
+    `times_ms`: partition → time in milliseconds since 1970, to find the first record at or after this time.
     """
 
     partitions: tuple[int, ...]
@@ -56,9 +56,9 @@ class ListBounds:
 
 @dataclass(frozen=True, slots=True)
 class ListOffsets:
-    """Kafka's ListOffsets of read partitions: the offset after the last readable record.
+    """Kafka's ListOffsets for read partitions: the offset after the last readable record.
 
-    For `beginnings` also the first.
+    For the partitions in `beginnings`, the first offset too.
     """
 
     partitions: tuple[int, ...]
@@ -87,10 +87,10 @@ Work: TypeAlias = OffsetFetch | Commit | ListBounds | ListOffsets | SinkClaim
 
 @dataclass(frozen=True, slots=True)
 class FetchedOffsets:
-    """The committed entries, and the topic's id after them (empty = unknown topic; `None` = not requested).
+    """The committed entries, and the topic's id read after them (empty = unknown topic; `None` = not requested).
 
-    Entries alone do not show a recreated topic: a commit may already have reached the new topic. `unheld`: for our held
-    partitions, why Kafka does not refuse other consumers' commits yet. `partition_count`: of the topic; 0 = not known.
+    Entries alone do not show a recreated topic, because a commit may already have reached the new topic. `unheld`: held
+    partition → why Kafka does not yet refuse other consumers' commits. `partition_count`: of the topic; 0 = unknown.
     """
 
     entries: Mapping[int, Committed]
@@ -101,9 +101,9 @@ class FetchedOffsets:
 
 @dataclass(frozen=True, slots=True)
 class CommitDone:
-    """The commit is acknowledged. `alone`: Kafka takes no further commit of former owners.
+    """An acknowledged commit. `alone`: Kafka takes no further commit of former owners.
 
-    `failed`: partition → why not committed; the outcome is unknown.
+    `failed`: partition → why its commit failed; the outcome of such a commit is unknown.
     """
 
     alone: bool = False
@@ -112,7 +112,7 @@ class CommitDone:
 
 @dataclass(frozen=True, slots=True)
 class ListedBounds:
-    """The bounds of each partition that Kafka knows; `at`: the existing offsets requested by time."""
+    """The bounds of each partition known to Kafka. `at`: the offsets found for the requested times."""
 
     bounds: Mapping[int, Bounds]
     at: Mapping[int, int] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class ListedBounds:
 
 @dataclass(frozen=True, slots=True)
 class ListedOffsets:
-    """The end of each partition that Kafka knows, and the requested beginnings."""
+    """The log's end of each partition known to Kafka, and the requested beginnings."""
 
     ends: Mapping[int, int]
     beginnings: Mapping[int, int] = field(default_factory=dict)
@@ -135,11 +135,10 @@ class SinkClaimed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The brokers or the sink failed the request, or a commit's outcome is unknown.
+    """A failed request to the brokers or the sink; the outcome of a failed commit is unknown.
 
-    `refused`: the group has subscribed members.
-
-    `fenced`: partitions of a commit with another owner, according to the broker. `away`: the sink does not answer.
+    `refused`: the group has subscribed members. `fenced`: partitions that have another owner according to the broker.
+    `away`: the sink does not answer.
     """
 
     reason: str
@@ -152,7 +151,7 @@ Result: TypeAlias = FetchedOffsets | CommitDone | ListedBounds | ListedOffsets |
 
 
 def perform(offsets: GroupOffsets, topic: str, work: Work, sink: TransactionalSink | None = None) -> Result:
-    """Send a request to Kafka, or to the sink that keeps the positions; blocks until the answer."""
+    """Send a request to Kafka, or to the sink that keeps the positions. Blocks until the answer."""
     try:
         match work:
             case OffsetFetch() as fetch:
@@ -194,6 +193,6 @@ def _claimed(sink: TransactionalSink | None, topic: str, claim: SinkClaim) -> Re
         return SinkClaimed(sink.claim(writer, claim.tokens, claim.forget))
     except SinkUnavailable as error:
         return Failed(str(error), away=True)
-    except BaseException as error:  # the edge of a sink of the application's own: without an answer nothing would go on
+    except BaseException as error:  # user code in a sink may raise anything; without an answer the topic would stop
         log.exception("the sink failed to take claims")
         return Failed(f"the sink failed to take claims ({type(error).__name__}: {error})")

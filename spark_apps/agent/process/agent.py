@@ -1,14 +1,15 @@
-"""The consumer's agent: registered in ZooKeeper, it keeps the holdings in line with the coordinator's writes.
+"""The consumer's agent: registers in ZooKeeper, and keeps the holdings in line with the coordinator's writes.
 
-One thread calls `step`; callbacks and other threads only wake it. Rules:
-- A topic node takes effect only if read after the registration and in the registration's session.
-- Before the first registration the queries of the existing topics start: a registered consumer may get partitions at once,
-  and the partitions would stand still until the query has started.
-- Without ZooKeeper the agent continues with the accepted nodes, and reports the outage; the fence in Kafka still holds.
-- A consumer whose id another process has taken meanwhile continues with its holdings, and ends once it holds nothing.
-- A leave: draining mark, hand-offs, commits, queries stopped; then the end of this incarnation and of its registration in
-  one transaction. Before a planned restart there is no mark and no hand-off: the next process of the id gets everything.
-  The status interface answers until then. A consumer drained by a person leaves when it holds nothing.
+One thread calls `step`; callbacks and other threads only wake this thread. Rules:
+- A topic node counts only if read after the registration and in the registration's session.
+- The queries of existing topics start before the first registration: a registered consumer may get partitions at once,
+  and they would stand still until the query has started.
+- Without ZooKeeper the agent continues with the accepted nodes and reports the outage. Kafka's commits stay fenced.
+- If another process takes the consumer's id, this process continues with its holdings, and ends when it holds nothing.
+- A leave: mark the consumer as draining, hand the partitions over, commit, stop the queries. Then write the end of the
+  incarnation and of the registration in one transaction. Before a planned restart, the consumer neither drains nor
+  hands over: the next process of the id gets all partitions. The status interface answers until the end. A consumer
+  drained by a person leaves when it holds nothing.
 """
 
 from collections.abc import Callable
@@ -44,13 +45,13 @@ from spark_apps.agent.zookeeper.view import SessionChanged, View
 
 @dataclass(frozen=True, slots=True)
 class AgentTiming:
-    """Seconds. `poll_s`: between two reads of all nodes; the nodes of large topics less often (`view`).
+    """Seconds. `poll_s`: between two reads of all nodes; the nodes of large topics are read less often (`view`).
 
-    `close_timeout_s`: for the hand-offs of a leave; `finish_s`: for the last commits after the hand-offs. `stalled_s`:
-    the consumer leaves if an owned partition with lag makes no progress for this time. `stop_s`: the consumer also
-    leaves if the batch of a revoked partition does not end in this time. `slow_batch_s`: a longer batch makes the
-    consumer unhealthy. For the last two, ten times the usual time of a batch counts if longer. `prepare_s`: for the
-    queries before the first registration.
+    `close_timeout_s`: limit for the hand-offs of a leave. `finish_s`: limit for the last commits after the hand-offs.
+    `stalled_s`: the consumer leaves if an owned partition with lag makes no progress for this time. `stop_s`: the
+    consumer leaves if the batch of a revoked partition does not end in this time. `slow_batch_s`: a longer batch makes
+    the consumer unhealthy. `stop_s` and `slow_batch_s` grow to ten times the usual duration of a batch. `prepare_s`:
+    limit for starting the queries before the first registration.
     """
 
     poll_s: float = 1.0
@@ -64,7 +65,7 @@ class AgentTiming:
 
 
 class Agent:
-    """One consumer. `finished` is True after the leave; `failure` is the reason for a forced leave."""
+    """One consumer. `finished`: the leave is complete. `failure`: the reason of a forced leave."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class Agent:
         timing: AgentTiming | None = None,
         separate: bool = False,
     ) -> None:
-        """`separate`: our ZooKeeper account is not the coordinator's, and writes no directive."""
+        """`separate`: this consumer's ZooKeeper account is not the coordinator's, and may not write directives."""
         self.identity = Identity(member.consumer, cluster, member.incarnation)
         self.reports = Reports()
         self.finished = False
@@ -125,19 +126,19 @@ class Agent:
         self._wake()
 
     def leave(self, within_s: float | None = None) -> None:
-        """Leave cleanly: give everything away within `close_timeout_s`, or within less."""
+        """Leave cleanly: hand all partitions over within `within_s` seconds; `None` = `close_timeout_s`."""
         limit_s = self._timing.close_timeout_s if within_s is None else within_s
         until = self._clock.monotonic() + limit_s
         self._leave_until = until if self._leave_until is None else min(until, self._leave_until)
         self._wake()
 
     def posted(self, topic: str, raw: bytes) -> bool:
-        """Take a topic node posted to this consumer. Raises `Malformed`; False = unknown topic."""
+        """Take a topic node that was posted to this consumer. Return False for an unknown topic; raises `Malformed`."""
         if topic not in self._topics.names():
             return False
         seen = decode_node(self._paths.topic(topic), raw)
         self._topics.edit(topic, lambda ownership: ownership.grants.on_posted(seen))
-        self._view.look_again(topic)  # a late post stops everything until the stored node is read
+        self._view.look_again(topic)  # an outdated post would stop partitions until the stored node is read
         return True
 
     def status(self) -> ConsumerStatus:
@@ -169,7 +170,7 @@ class Agent:
         )
 
     def standing(self) -> dict[str, TopicAccount]:
-        """Return the facts for the log by topic, and the consumer's own under an empty name."""
+        """Return the facts for the log by topic. The consumer's own facts have an empty name."""
         found = {topic: self._topics.edit(topic, _standing) for topic in sorted(self._topics.names())}
         return {"": TopicAccount(self.reports.problems()), **found}
 
@@ -178,7 +179,7 @@ class Agent:
         return self._health()[0]
 
     def _health(self) -> tuple[Condition, str]:
-        """Return the condition, and the reason of a bad one."""
+        """Return the condition, and the reason of a bad condition."""
         if self.failure:
             return Condition.FAILED, self.failure
         if self._leave_until is not None:
@@ -199,7 +200,7 @@ class Agent:
     # The agent's thread ----------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Do the due work; unanswered requests to neighbours never raise. Raises `IdInUse` from the first registration."""
+        """Do the due work. Raises `IdInUse` from the first registration; other failed requests are only reported."""
         self._check_progress()
         if self._connection is Connection.CONNECTED:
             try:
@@ -240,12 +241,12 @@ class Agent:
             self._mark_draining()
 
     def _prepared(self, now: float) -> bool:
-        """Return whether every existing topic's query reads, or `prepare_s` is over and at least one query works."""
+        """Return whether each existing topic's query reads, or `prepare_s` is over and at least one query works."""
         if self._prepare_until is None:
             self._prepare_until = now + self._timing.prepare_s
         self._view.prepare()
         if self._failing and not self._any(lambda ownership: ownership.grants.opened):
-            return False  # a consumer without a working query would only keep partitions from others
+            return False  # without a working query, the consumer would only keep partitions from others
         return now >= self._prepare_until or not self._any(lambda ownership: not ownership.grants.opened)
 
     def _register(self, now: float) -> None:
@@ -258,8 +259,7 @@ class Agent:
         except (DiscoveryUnavailable, Malformed, InvalidName) as error:
             if session != self._session:
                 raise
-            # Hand-offs of other consumers wait for our reads and writes. An unreadable registration is still a
-            # registration.
+            # Other consumers' hand-offs wait for our reads and writes. An unreadable registration still counts.
             self.reports.add("registry", f"{error}; hand-offs go on without it")
         self._registered = True
         self._register_at = now + self._timing.register_s
@@ -300,14 +300,14 @@ class Agent:
     # Leaving ---------------------------------------------------------------------------------------------------------
 
     def _drained(self) -> bool:
-        """Return whether a person has drained this consumer and no node names it: no deadline cuts its hand-offs short."""
+        """Return whether a person has drained this consumer and no node names the consumer any more."""
         draining = self._view.directive.draining
         if draining is None or draining.incarnation != 0:
             return False
         return not self._any(lambda ownership: ownership.grants.involved or ownership.grants.incarnation is not None)
 
     def _restarts(self) -> bool:
-        """Return whether a person expects the next process of this id soon, with the partitions waiting."""
+        """Return whether a person has planned a restart of this id, for which the partitions wait."""
         restart, draining, mine = self._view.directive.restart, self._view.directive.draining, self.identity.incarnation
         return (
             restart is not None
@@ -331,8 +331,8 @@ class Agent:
             self._write_leave()
             return
         if draining is not None and by_person:
-            # A person's draining lets the last consumer keep everything, so the mark stays; `leaving` says that this
-            # life ends.
+            # A person's draining lets the last consumer of a topic keep everything, so the mark stays. `leaving` adds
+            # that this incarnation ends.
             draining = replace(draining, leaving=mine.incarnation)
         else:
             draining = self._own_leave()
@@ -347,7 +347,7 @@ class Agent:
         return Draining(mine.consumer, "asked to end", self._clock.now(), mine.incarnation, owner=owner)
 
     def _write_leave(self) -> None:
-        """Write in this consumer's leave node that this incarnation leaves, once in each session."""
+        """Write into this consumer's leave node that this incarnation leaves, once per session."""
         if self._leave_written_in == self._session:
             return
         path = self._paths.leave(self.identity.consumer)
@@ -371,7 +371,7 @@ class Agent:
         if not self._halted and (idle or self.failure or now >= self._halt_at):
             self._topics.halt()
             self._halted = True
-        # Without the last commits the end is not written: others find out that the process is gone.
+        # Without the last commits, do not write the end: the coordinator will notice the missing process.
         clean = self._halted and not self._any(lambda ownership: not ownership.grants.idle)
         self.finished = (clean and self._deregister()) or now >= until + self._timing.finish_s
 

@@ -1,6 +1,6 @@
 """A consumer as a process, for any kind of sink: session, incarnation, status interface, agent, leave.
 
-Real threads and real time begin here. Spark applications and plain clients both use this module.
+This module uses real threads and real time. Spark applications and plain clients both run it.
 """
 
 import logging
@@ -45,11 +45,12 @@ log = logging.getLogger(__name__)
 class ConsumerSettings:
     """One consumer of a site.
 
-    `topics`: wanted names or regular expressions, empty = any; `host`, `port`: listening address of the interface
-    (token and certificate are the site's); `run_folder`: where the launcher looks for the incarnation, empty = nowhere.
-    `start_timeout_s`: how long a start waits for ZooKeeper. `measure_bytes`: sample a few records of each partition
-    from time to time, for plans by bytes. `advertised`: the address for other hosts, if not the bound address; `direct`
-    False = a proxy's address; `own_name`: this host in the bound address, if known to others by another name.
+    `topics`: names or regular expressions of the wanted topics; empty = any. `host`, `port`: the interface's listening
+    address; its token and certificate are the site's. `run_folder`: where the launcher looks for the incarnation; empty
+    = nowhere. `start_timeout_s`: how long a start waits for ZooKeeper. `measure_bytes`: sample a few records of each
+    partition from time to time, for plans by bytes. `advertised`: the address for other hosts, if not the bound
+    address; `direct` False: this address is a proxy's. `own_name`: this host's name in the bound address, if others use
+    another.
     """
 
     site: Settings
@@ -82,7 +83,7 @@ class ConsumerSettings:
 
 
 class LeaveRequests:
-    """LeaveRequests to leave, from any thread; kept until the agent is there."""
+    """Requests to leave, from any thread; kept until the agent exists."""
 
     def __init__(self) -> None:
         self._asked: list[float | None] = []
@@ -90,7 +91,7 @@ class LeaveRequests:
 
     def ask(self, within_s: float | None) -> None:
         """Leave within `within_s` seconds; `None` = the default limit."""
-        self._asked.append(within_s)  # first, so that `hand_to` finds a request that finds no `_leave` here
+        self._asked.append(within_s)  # before the test of `_leave`, so that a concurrent `hand_to` finds the request
         if self._leave is not None:
             self._leave(within_s)
 
@@ -99,7 +100,7 @@ class LeaveRequests:
         return bool(self._asked)
 
     def hand_to(self, leave: Callable[[float | None], None]) -> None:
-        """Call `leave` from now on, and for earlier requests, possibly twice for the same request."""
+        """Pass later requests to `leave`, and earlier requests too. The same request may be passed twice."""
         self._leave = leave
         for within_s in tuple(self._asked):
             leave(within_s)
@@ -122,7 +123,7 @@ class Process:
         self.agent: Agent | None = None
 
     def wake(self) -> None:
-        """Let the agent look at once; from any thread."""
+        """Let the agent look at once. Callable from any thread."""
         self._wake.set()
 
     def wants(self, topics: tuple[str, ...]) -> None:
@@ -134,7 +135,7 @@ class Process:
         self._spark_ui, self._application_id = spark_ui, application_id
 
     def connect(self, node: TopicNode) -> GroupOffsets:
-        """The group's offsets for a topic, at our own brokers; a request is given up after the commit time-out."""
+        """Return the access to the committed offsets of a topic's group. A request ends after the commit time-out."""
         level = node.properties.get(ISOLATION, "read_uncommitted")
         key = (node.group_id, level)
         if key not in self._offsets:  # topics of one group share the clients
@@ -142,7 +143,7 @@ class Process:
         return self._offsets[key]
 
     def records(self, group: str) -> RecordAccess:
-        """Access to single records of our own brokers; the account has rights on the group."""
+        """Return the access to single records. The account needs rights on the group."""
         return self._session.records(group)
 
     def _connect(self, node: TopicNode, level: str) -> GroupOffsets:
@@ -151,7 +152,7 @@ class Process:
         return replace(self._session, settings=site).group_offsets(node.group_id)
 
     def leave(self, within_s: float | None = None) -> None:
-        """Ask for a clean leave; a second time ends the waiting for hand-offs."""
+        """Ask for a clean leave. A second call ends the wait for hand-offs."""
         self._requests.ask(within_s)
 
     @property
@@ -159,7 +160,7 @@ class Process:
         return self._requests.any
 
     def run(self, topics: Topics) -> int:
-        """Serve until the consumer has left: 0 after a clean leave, 1 after a forced leave; raises `IdInUse`."""
+        """Serve until the consumer has left. Return 0 after a clean leave, 1 after a forced leave; raises `IdInUse`."""
         interface = Interface()
         settings = self.settings
         site = settings.site
@@ -191,7 +192,7 @@ class Process:
             server.close()
 
     def _say_leaving(self, reason: str) -> None:
-        """Tell the launcher that this process should end, so that the launcher ends a stuck process."""
+        """Tell the launcher that this process ends, so that the launcher kills the process if it gets stuck."""
         if not self.settings.run_folder or self._said == reason:
             return
         self._said = reason
@@ -202,7 +203,7 @@ class Process:
 
     @contextmanager
     def _status(self, agent: Agent) -> Iterator[Callable[[], ConsumerStatus]]:
-        """Yield the agent's status, with record samples if wanted."""
+        """Yield the function that returns the agent's status, with record sizes if wanted."""
         if not self.settings.measure_bytes:
             yield agent.status
             return
@@ -243,7 +244,7 @@ class Process:
 
 
 def _session(settings: ConsumerSettings) -> AbstractContextManager[ConsumerSession]:
-    """Connect to ZooKeeper. While ZooKeeper is down, no ownership is known: wait, and log the outage."""
+    """Connect to ZooKeeper. While ZooKeeper is down, wait and log the outage, since no ownership is known."""
     until = time.monotonic() + settings.start_timeout_s
     while True:
         ending = ExitStack()
@@ -265,7 +266,7 @@ def _opened(session: ConsumerSession, ending: ExitStack) -> Iterator[ConsumerSes
 
 @contextmanager
 def open_process(settings: ConsumerSettings) -> Iterator[Process]:
-    """Connect, draw this process's incarnation and write it for the launcher; raises `StoreUnavailable`."""
+    """Connect, draw an incarnation, and write the incarnation for the launcher; raises `StoreUnavailable`."""
     with ExitStack() as ending:
         session = ending.enter_context(_session(settings))
         incarnation = session.claim_incarnation(settings.consumer)

@@ -1,4 +1,4 @@
-"""Logs changes at a consumer: new reports, and partitions taken up or given away."""
+"""Logs a consumer's changes: new reports, and partitions taken up or given away."""
 
 import logging
 from collections.abc import Callable, Hashable, Mapping
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TopicAccount:
-    """One topic, or the consumer itself: problems, held partitions, and the epoch in force."""
+    """Facts about one topic or the consumer itself: problems, held partitions, and the epoch in force."""
 
     problems: tuple[Problem, ...] = ()
     held: frozenset[int] = frozenset()
@@ -22,7 +22,10 @@ class TopicAccount:
 
 
 class Journal:
-    """`standing`: topic → facts; an empty name = the consumer. For one thread, except `epoch_of`."""
+    """Logs differences between looks; used by one thread, except `epoch_of`. `standing` returns topic → facts.
+
+    An empty topic name stands for the consumer itself.
+    """
 
     def __init__(self, standing: Callable[[], Mapping[str, TopicAccount]]) -> None:
         self._standing = standing
@@ -30,11 +33,11 @@ class Journal:
         self._at = 0.0
 
     def epoch_of(self, topic: str) -> int:
-        """Return the topic's epoch at the last look; 0 = none."""
+        """Return the topic's epoch at the last look; 0 if unknown."""
         return self._known.get(topic, TopicAccount()).epoch
 
     def look(self, now: float) -> None:
-        """Log changes, at most every `EVERY_S` by this clock."""
+        """Log changes, at most once every `EVERY_S` by this clock."""
         if now < self._at:
             return
         self._at = now + EVERY_S

@@ -1,6 +1,6 @@
 """Calls the application's listener and interceptors, in a separate thread for each topic.
 
-A slow call delays only the start or the release of its own partitions: no fetch, and no commit of another partition.
+A slow call delays only the starts or releases of its own partitions, and neither fetches nor other commits.
 """
 
 import logging
@@ -23,9 +23,9 @@ Edit = Callable[[Callable[[TopicOwnership], Any]], Any]
 
 
 class Callbacks:
-    """The calls for one ownership, one at a time.
+    """The calls for one topic's ownership, one at a time.
 
-    `turn` is the ownership's lock, `edit` changes the ownership under the lock.
+    `turn`: the ownership's lock. `edit`: changes the ownership while holding the lock.
     """
 
     def __init__(self, ownership: TopicOwnership, hooks: Hooks, turn: threading.Condition, edit: Edit) -> None:
@@ -42,7 +42,7 @@ class Callbacks:
         self._thread.start()
 
     def committed(self, offsets: Mapping[int, int]) -> None:
-        """A commit is acknowledged."""
+        """Pass an acknowledged commit to the interceptors."""
         with self._turn:
             self._commits.append(offsets)
             self._turn.notify_all()
@@ -57,7 +57,7 @@ class Callbacks:
     def _run(self) -> None:
         while True:
             with self._turn:
-                # Not by `edit`, which wakes all threads of the topic, including this thread.
+                # Not by `edit`, which would wake all threads of the topic, this thread too.
                 telling = self._ownership.listening.telling() if self._hooks.listener is not None else None
                 offsets = self._commits.popleft() if telling is None and self._commits else None
                 if telling is None and offsets is None:
@@ -81,7 +81,7 @@ class Callbacks:
                     listener.on_partitions_revoked(self._topic, telling.offsets)
                 case Happening.LOST:
                     listener.on_partitions_lost(self._topic, telling.offsets)
-        # the edge of a user's function: an error must not keep a partition from other consumers
+        # user code: an error must not keep a partition from other consumers
         except BaseException as error:
             log.exception("on_partitions_%s of topic %s failed", telling.happening, self._topic)
             problem = f"on_partitions_{telling.happening} failed: {type(error).__name__}: {error}"

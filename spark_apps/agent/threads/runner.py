@@ -1,7 +1,7 @@
 """One topic's ownership in a process with threads: a lock, a worker for requests to Kafka, and answers to the reader.
 
-The topic's own worker makes the requests to Kafka, outside the lock: a silent broker delays neither the status, nor
-ZooKeeper, nor another topic.
+The worker, a thread of the topic, sends its requests without holding the lock. So a silent broker delays neither the
+status, nor ZooKeeper, nor another topic.
 """
 
 import logging
@@ -40,9 +40,9 @@ Connect = Callable[[TopicNode], GroupOffsets]
 class TopicRunner:
     """Implements `agent_socket.Planner`. `changed` is called, without the lock, when a release has been posted.
 
-    `node` gives the group and the fetch settings; its assignments count when the agent hands the node to the ownership.
-    `brokers`: from this consumer's settings, not from the node: another account can write the node, and would get our
-    login.
+    `node` gives the group and the fetch settings. Its assignments count only when the agent hands the node to the
+    ownership. `brokers` come from this consumer's settings and not from the node, because another account can write the
+    node, and would get our login.
     """
 
     def __init__(
@@ -73,14 +73,14 @@ class TopicRunner:
         self._offsets: GroupOffsets | None = None
         self._sink: TransactionalSink | None = None
         self._callbacks: Callbacks | None = None
-        self.readers = 0  # so many have attached
+        self.readers = 0  # number of readers that have attached
         self._closed = False
         self._thread = threading.Thread(target=within(self._run, topic=topic), name=f"agent-{topic}", daemon=True)
         self._thread.start()
 
     @property
     def isolation(self) -> str:
-        """Return Kafka's `isolation.level` of the topic; empty = the client's default."""
+        """Return Kafka's `isolation.level` of the topic; empty for the client's default."""
         return str(self._node.properties.get(ISOLATION, ""))
 
     def agree(
@@ -93,7 +93,7 @@ class TopicRunner:
     ) -> None:
         """Set the topic's delivery and hooks, before any grant."""
         former, self._sink = self._sink, sink
-        if former is not None and former is not sink:  # a restarted query agrees again
+        if former is not None and former is not sink:  # a restarted query sets the delivery again
             _close(former)
         if self._callbacks is not None:
             self._callbacks.close()
@@ -104,7 +104,7 @@ class TopicRunner:
         self.edit(lambda ownership: ownership.agree(terms))
 
     def confirmed(self) -> frozenset[int]:
-        """Wait until the batch may be delivered; withdraw and return the partitions that must not be delivered."""
+        """Wait until the batch may be delivered. Withdraw and return the partitions that must not be delivered."""
         gone = frozenset[int]()
         with self._turn:
             while True:
@@ -117,7 +117,7 @@ class TopicRunner:
                 self._turn.wait(LONGEST_SLEEP_S)
 
     def edit(self, change: Callable[[TopicOwnership], V]) -> V:
-        """Read or change the ownership; wakes all threads of the topic."""
+        """Read or change the ownership. Wakes all threads of the topic."""
         with self._turn:
             before = dict(self.ownership.releasing.posted)
             result = change(self.ownership)
@@ -128,7 +128,7 @@ class TopicRunner:
         return result
 
     def see(self, look: Callable[[TopicOwnership], V]) -> V:
-        """Read the ownership without a change; wakes no thread."""
+        """Read the ownership. Wakes no thread."""
         with self._turn:
             return look(self.ownership)
 
@@ -136,7 +136,7 @@ class TopicRunner:
         return self.see(TopicOwnership.status)
 
     def close(self) -> None:
-        """End the worker; nothing more is committed."""
+        """End the worker. Nothing more is committed."""
         with self._turn:
             self._closed = True
             self._turn.notify_all()
@@ -150,7 +150,7 @@ class TopicRunner:
         while not self._closed:
             try:
                 self._work()
-            except Exception:  # the edge of a thread: a topic without its worker would be silently unfenced
+            except Exception:  # without its worker, the topic would be silently unfenced
                 log.exception("the agent's worker of topic %s failed; it goes on", self.topic)
                 self._clock.sleep(LONGEST_SLEEP_S)
 
@@ -172,7 +172,7 @@ class TopicRunner:
                 self._callbacks.committed(taken)
 
     def _follows_group(self) -> bool:
-        """Return whether requests to Kafka now use another group: the accepted node has it, and nothing is held."""
+        """Switch requests to the accepted node's group if nothing is held; return whether the group has changed."""
         accepted = self.ownership.holdings.accepted
         if accepted is None or accepted.group_id == self.group or self.ownership.holdings.held:
             return False
@@ -185,7 +185,7 @@ class TopicRunner:
     def _perform(self, offsets: GroupOffsets, work: Work) -> Result:
         try:
             return perform(offsets, self.topic, work, self._sink)
-        except Exception as error:  # the edge to the clients: an unanswered request would block the topic for ever
+        except Exception as error:  # any client may fail: an unanswered request would block the topic for ever
             log.exception("topic %s: a request to Kafka failed in an unexpected way", self.topic)
             return Failed(f"a request to Kafka failed in an unexpected way ({type(error).__name__}: {error})")
 
@@ -198,14 +198,14 @@ class TopicRunner:
                 sentence = str(error)
                 self.edit(lambda ownership: ownership.reports.add("kafka", sentence))
                 self._clock.sleep(LONGEST_SLEEP_S)
-            with self._turn:  # a reader with other settings may have come meanwhile
+            with self._turn:  # a reader with other settings may have attached meanwhile
                 self._offsets = offsets if node is self._node else None
             if self._offsets is not None:
                 self._warm_up(self._offsets)
         return self._offsets
 
     def _warm_up(self, offsets: GroupOffsets) -> None:
-        """Connect ahead: a client's first requests find the brokers and the coordinator, and no partition should wait."""
+        """Connect ahead, so that no partition waits while the client finds the brokers and the group's coordinator."""
         with suppress(CoordinatorError):  # the first real request reports the error
             offsets.describe(self.topic)
             offsets.committed(self.topic, (0,))
@@ -218,7 +218,7 @@ class TopicRunner:
             self.planner.configure(options)
             self._read_as({**properties, **options.kafka})
         first = FirstOffsets(options.starting)
-        # The sink's position counts: nothing is left out until a person seeks.
+        # With the sink's positions, missing records stop the partition until a person seeks.
         fails = options.fail_on_data_loss or self.ownership.holdings.terms.claims
         self.edit(lambda ownership: ownership.open(first, fail_on_data_loss=fails))
         self.readers += 1
@@ -226,7 +226,7 @@ class TopicRunner:
         return Attached(kafka, fails)
 
     def _read_as(self, kafka: Mapping[str, str]) -> None:
-        """Read the log's ends as the executors do: with committed reads the end lies before an open transaction."""
+        """Read the log's ends as the executors do. With committed reads, the end lies before an open transaction."""
         level = kafka.get(ISOLATION)
         if level is not None and level != self._node.properties.get(ISOLATION):
             self._node = replace(self._node, properties={**self._node.properties, ISOLATION: level})
@@ -246,7 +246,7 @@ class TopicRunner:
         return latest
 
     def _offered(self, start: BatchOffset, deadline: float) -> BatchOffset | None:
-        """The next batch, waited for until the deadline; under the lock."""
+        """Return the next batch, or wait for it until the deadline; the lock is held."""
         while True:
             batch = self.planner.offer(start)
             self._turn.notify_all()
@@ -272,11 +272,11 @@ class TopicRunner:
 
     @property
     def over(self) -> bool:
-        """Return whether the query was limited to existing records, and has read all of them."""
+        """Return whether the query was limited to existing records and has read all of them."""
         return self.ownership.batches.until_goal and self.ownership.batches.caught_up
 
     def detach(self, reader: str) -> None:
-        """Nothing to do: the consumer notices the query's end, and a reader may be replaced."""
+        """Do nothing: the consumer notices the query's end, and another reader may follow."""
 
 
 def _close(sink: TransactionalSink) -> None:
@@ -284,5 +284,5 @@ def _close(sink: TransactionalSink) -> None:
     try:
         if close is not None:
             close()
-    except BaseException:  # the edge of a site's sink: the query starts all the same
+    except BaseException:  # a site's sink may fail at its close: the query starts all the same
         log.exception("%s.close failed", type(sink).__name__)

@@ -16,19 +16,19 @@ class Topics(Protocol):
         """Return the known topics."""
 
     def appeared(self, topic: str, node: TopicNode) -> str:
-        """Start a new topic of ZooKeeper. Return a sentence if the start fails, else an empty text.
+        """Start a topic that is new in ZooKeeper. Return a sentence if the start fails, else an empty text.
 
-        The caller hands over the node's assignments, if in force.
+        Afterwards the caller hands over the node's assignments, if they are in force.
         """
 
     def edit(self, topic: str, change: Callable[[TopicOwnership], V]) -> V:
         """Read or change the ownership of `topic`."""
 
     def failure(self) -> str:
-        """Return why the consumer can no longer work (a query has ended), or an empty text."""
+        """Return why the consumer can no longer work, such as the end of a query; else an empty text."""
 
     def trouble(self) -> str:
-        """Why nothing can be read at present, although nothing has ended; or an empty text."""
+        """Return why nothing can be read at present, although no query has ended; else an empty text."""
 
     def halt(self) -> None:
-        """Stop all queries, wait for the tasks, and report the end of the query to every topic."""
+        """Stop all queries, wait for their tasks, and report the end to the ownership of every topic."""

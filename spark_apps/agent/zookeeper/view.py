@@ -1,9 +1,9 @@
 """Reads ZooKeeper for each topic's ownership, and writes the releases.
 
-Only the wanted topics are watched and read, and the topics known already: the coordinator plans no other topic to a
-consumer. Level-triggered: a fired watch leads to a read at once, and polls read every node, within a budget of bytes.
-A vanished or unreadable node is reported and changes nothing. All reads and writes belong to one session; a new session
-begins with a registration.
+The view reads and watches only wanted topics and topics known already: the coordinator plans no other topic to a
+consumer. A fired watch leads to a read at once. Polls read every node too, within a budget of bytes. A vanished or
+unreadable node is reported and changes nothing. All reads and writes belong to one session; a new session begins with a
+registration.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -24,16 +24,16 @@ from spark_apps.agent.zookeeper.watches import Watches
 MAX_RELEASES_AT_ONCE = 500
 LEARNT_AT_ONCE = 200
 REFUSED_S = 10.0
-"""Seconds between a refused write of a release and the retry: each refused release costs a separate request."""
+"""Seconds between a refused write of a release and its retry. Each refused release costs a separate request."""
 POLLED_BYTES_S, MAX_POLL_S = 1_000.0, 600.0
-"""Limits of one consumer's polls of all topics' nodes and of the list of topics: each node's watch reports a write.
+"""Limits of one consumer's polls of topic nodes and the list of topics: a watch already reports each write.
 
 Bytes per second, and the longest pause in seconds.
 """
 
 
 def poll_after_s(polled_bytes: int) -> float:
-    """Return the seconds between two polls of nodes with so many bytes together."""
+    """Return the seconds between two polls of nodes with this total size."""
     return min(MAX_POLL_S, polled_bytes / POLLED_BYTES_S)
 
 
@@ -48,7 +48,7 @@ class SessionChanged(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A partition's node as last read or written in this session: version, and epoch of its release (0 = none)."""
+    """A partition's node, as last read or written in this session: its version, and its release's epoch (0 = none)."""
 
     version: int
     epoch: int
@@ -81,16 +81,16 @@ class View:
         self._watches = Watches(wake)
         self._session = 0
         self._listed: tuple[str, ...] = ()
-        self._names: tuple[str, ...] = ()  # the wanted topics among the listed ones
-        self._known: dict[str, dict[int, _Known]] = {}  # by topic, for the present generation only
+        self._names: tuple[str, ...] = ()  # the wanted topics among the listed topics
+        self._known: dict[str, dict[int, _Known]] = {}  # topic → partition → node, only of the present generation
         self._generations: dict[str, str] = {}
-        self._poll_at: dict[str, float] = {}  # by path, of topics' nodes and their folder
-        self._sizes: dict[str, int] = {}  # bytes of the last read, by path
-        self._refused_until: dict[str, float] = {}  # by path of a partition's node
-        self._troubles: dict[str, set[int]] = {}  # topic → partitions with reported nodes
+        self._poll_at: dict[str, float] = {}  # path → time, for topic nodes and their folder
+        self._sizes: dict[str, int] = {}  # path → bytes of the last read
+        self._refused_until: dict[str, float] = {}  # path of a partition's node → end of the pause
+        self._troubles: dict[str, set[int]] = {}  # topic → partitions whose node has a reported problem
 
     def begin(self, session: int) -> None:
-        """We have registered in this session: reads of an earlier session do not count."""
+        """Begin with the session of a new registration. Reads of earlier sessions no longer count."""
         self._session = session
         self._watches.renew()
         self._known.clear()
@@ -100,7 +100,7 @@ class View:
         self._zk.sync()
 
     def prepare(self) -> None:
-        """Before the registration: start the queries of the existing topics; act on nothing, report nothing."""
+        """Start the queries of the existing topics before the registration. Assign nothing and report nothing yet."""
         topics: Sequence[str] = ()
         with suppress(NodeMissing):
             topics = self._zk.children(self._paths.assignments)
@@ -113,10 +113,10 @@ class View:
                     self._topics.appeared(topic, seen)
 
     def read(self, polling: bool) -> None:
-        """Read changed nodes, or all nodes; raises `StoreUnavailable`, or `SessionChanged`."""
+        """Read changed nodes; with `polling`, all due nodes. Raises `StoreUnavailable` or `SessionChanged`."""
         self._read_directive(polling)
         self._read_names(polling)
-        for topic in dict.fromkeys((*self._names, *self._topics.names())):  # a known topic's node may have vanished
+        for topic in dict.fromkeys((*self._names, *self._topics.names())):  # a known topic may have left the list
             self._read_topic(topic, polling)
         for topic in self._topics.names():
             self._read_releases(topic, polling)
@@ -124,7 +124,7 @@ class View:
                 self._learn(topic)
 
     def look_again(self, topic: str) -> None:
-        """Make the next step read the topic's node, regardless of its size; callable from any thread."""
+        """Make the next step read the topic's node, whatever its size. Callable from any thread."""
         self._watches.fire(self._paths.topic(topic))
 
     # Reading ---------------------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class View:
         return self._due(path, polling and self._clock.monotonic() >= self._poll_at.get(path, 0.0))
 
     def _was_read(self, path: str, size: int) -> None:
-        """Set the next poll of a topic's node, or of their folder, by the bytes of all of them."""
+        """Set the time of the next poll of this path, by the total bytes of the topic nodes and their folder."""
         self._sizes[path] = size
         self._poll_at[path] = self._clock.monotonic() + poll_after_s(sum(self._sizes.values()))
 
@@ -146,7 +146,7 @@ class View:
 
     @contextmanager
     def _arming(self, paths: Sequence[str]) -> Iterator[None]:
-        """Guard a read that arms watches: disarm them on failure, and check that the session is ours."""
+        """Guard a read that arms watches: disarm them after a failure, and check that the session is still the same."""
         try:
             yield
         except Unavailable:
@@ -177,7 +177,7 @@ class View:
         before, was_isolated = self.directive, self.isolated
         self.directive = found
         isolated = self.isolated
-        # A readmission raises the version: an unchanged version means that ZooKeeper was lost or restored.
+        # A readmission raises the version. An unchanged version means that ZooKeeper was lost or restored.
         lost = was_isolated and not isolated and (node is None or found.version <= before.version)
         for topic in self._topics.names():
             if lost:
@@ -187,7 +187,7 @@ class View:
 
     @property
     def isolated(self) -> bool:
-        """Whether this incarnation is to run nothing."""
+        """Return whether a directive forbids this incarnation to run partitions."""
         isolation = self.directive.isolation
         return isolation is not None and isolation.incarnation in (0, self._identity.incarnation)
 
@@ -209,7 +209,7 @@ class View:
         if self._listed == (listed := tuple(names)):
             return
         self._listed = listed
-        for topic in {*self._names} - {*names} - {*self._topics.names()}:  # never ours, and the node is gone
+        for topic in {*self._names} - {*names} - {*self._topics.names()}:  # never ours, and without a node now
             self._reports.clear(self._paths.topic(topic))
             self._sizes.pop(self._paths.topic(topic), None)
         self._names = tuple(name for name in names if is_topic(name) and self._wanted(name))
@@ -228,12 +228,12 @@ class View:
         known = topic in self._topics.names()
         unwritten = node is not None and not node.data and node.stat.version == 0
         if unwritten and not known:
-            return  # the topic is not planned yet
+            return  # no plan exists yet
         try:
-            # An empty text is no JSON: a vanished node counts as unreadable.
+            # A vanished node is decoded as an empty text, which is malformed.
             seen = decode_node(path, node.data if node is not None else b"")
         except Malformed as error:
-            # An unwritten node of a known topic: the topic was added again after ZooKeeper was lost, and is not planned
+            # An unwritten node of a known topic: the topic was added again after the loss of ZooKeeper, and has no plan
             # yet.
             sentence = f"{path} has vanished; held as it is" if node is None or unwritten else str(error)
             if known:
@@ -253,7 +253,7 @@ class View:
             isolated = self.isolated
             self._topics.edit(topic, lambda ownership: ownership.grants.on_isolated(isolated))
         self._reports.clear(path)
-        if self._generations.get(topic) != seen.generation:  # the topic may have been added again, with new nodes
+        if self._generations.get(topic) != seen.generation:  # a topic that was added again has new nodes
             self._generations[topic] = seen.generation
             self._known.pop(topic, None)
         self._topics.edit(topic, lambda ownership: ownership.grants.on_node(seen))
@@ -261,8 +261,8 @@ class View:
     def _read_releases(self, topic: str, polling: bool) -> None:
         """Read all new releases together, so that their starts are committed together.
 
-        A giver writes its releases at once: when the watch of one release has fired, the others exist too. A partition
-        still awaited afterwards gets a new watch.
+        A giver writes its releases in one transaction: when the watch of one has fired, the others exist too. A
+        partition whose release is still missing gets a new watch.
         """
         awaited = self._topics.edit(topic, lambda ownership: ownership.grants.awaited())
         givers = {entry.giver for p, entry in awaited.items() if self._watches.take(self._paths.partition(topic, p))}
@@ -273,7 +273,7 @@ class View:
         self._hand_over(topic, due, self._watches.arm)
 
     def _forget(self, topic: str, awaited: Collection[int]) -> None:
-        """End reports about nodes of partitions that are no longer awaited, owned or to be released."""
+        """End reports about nodes of partitions that are neither awaited, nor owned, nor to be released."""
         if not self._troubles.get(topic):
             return
         owed = self._topics.edit(topic, lambda ownership: {*ownership.releasing.outbox, *ownership.holdings.held})
@@ -287,7 +287,7 @@ class View:
         self._troubles.setdefault(topic, set()).add(partition)
 
     def _hand_over(self, topic: str, partitions: Sequence[int], watcher: Callable[[str], Watcher | None]) -> None:
-        """Read these partitions' nodes, each with the watcher of its path, and hand the releases to the ownership."""
+        """Read these partitions' nodes, with a watcher for each path, and hand the releases to the ownership."""
         read = self._read_nodes(topic, partitions, watcher)
         releases = {p: release for p, release in read.items() if release is not None}
         if releases:
@@ -296,7 +296,7 @@ class View:
     def _read_nodes(
         self, topic: str, partitions: Sequence[int], watcher: Callable[[str], Watcher | None] = lambda _: None
     ) -> dict[int, Release | None]:
-        """Return the release on each partition's node; report and leave out unreadable nodes."""
+        """Return the releases on these partitions' nodes. Report and leave out unreadable nodes."""
         if not partitions:
             return {}
         paths = [self._paths.partition(topic, p) for p in partitions]
@@ -306,8 +306,7 @@ class View:
         for partition, path, node in zip(partitions, paths, nodes, strict=True):
             known.pop(partition, None)
             if node is None:
-                # ZooKeeper was lost. Only the coordinator makes these nodes: the re-added topic may have fewer
-                # partitions.
+                # ZooKeeper was lost. Only the coordinator makes these nodes; the topic may have fewer partitions now.
                 self._trouble(topic, partition, f"{path} has vanished; the release waits for it")
                 continue
             try:
@@ -320,7 +319,7 @@ class View:
         return found
 
     def _learn(self, topic: str) -> None:
-        """Read the nodes of owned partitions, some at each poll: a release then needs no read before its write."""
+        """Read some nodes of owned partitions at each poll, so that a later release needs no read before its write."""
         known = self._known.get(topic, {})
         new = [p for p in self._topics.edit(topic, lambda ownership: ownership.holdings.ready()) if p not in known]
         self._read_nodes(topic, new[:LEARNT_AT_ONCE])
@@ -328,7 +327,7 @@ class View:
     # Releasing -------------------------------------------------------------------------------------------------------
 
     def write_releases(self) -> None:
-        """Write the posted releases by compare-and-set: an older release never replaces a newer release."""
+        """Write the posted releases by compare-and-set, so that an older release never replaces a newer release."""
         for topic in self._topics.names():
             posted = self._topics.edit(topic, lambda ownership: ownership.releasing.timed())
             partitions = sorted(posted)
@@ -345,7 +344,7 @@ class View:
             self._wake()
             return
         except NoAccess as error:
-            if len(operations) > 1:  # a release is refused: write each release alone
+            if len(operations) > 1:  # one of the releases is refused: write each release alone
                 for partition in operations:
                     self._write(topic, {partition: releases[partition]})
                 return
@@ -360,16 +359,16 @@ class View:
             self._written(topic, partition, releases[partition])
 
     def _operations(self, topic: str, releases: Mapping[int, Release]) -> dict[int, Operation]:
-        """Return the writes for releases that are neither written nor recently refused."""
+        """Return the writes of the releases that are neither written nor recently refused."""
         known, now = self._known.setdefault(topic, {}), self._clock.monotonic()
         self._read_nodes(topic, [p for p, r in releases.items() if p not in known or known[p].epoch >= r.epoch])
         operations: dict[int, Operation] = {}
         for partition, release in releases.items():
             node, path = known.get(partition), self._paths.partition(topic, partition)
             if node is None:
-                continue  # vanished, or not readable
+                continue  # the node has vanished or is unreadable
             if node.epoch >= release.epoch:
-                self._written(topic, partition, release)  # this release, or a newer release, is there already
+                self._written(topic, partition, release)  # this release or a newer release is written already
             elif now >= self._refused_until.get(path, now):
                 operations[partition] = SetData(path, encode_release(release), node.version)
         return operations
