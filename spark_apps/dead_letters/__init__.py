@@ -1,6 +1,7 @@
-"""Records that a pipeline cannot process: which records, and where such records go.
+"""Records that a pipeline cannot process: how they are found, and where they go.
 
-`halving` finds the records, `recovery` decides, `table` keeps the dead letters. `docs/dead-letters.md` is the page.
+`halving` finds the records, `recovery` decides what happens, `table` keeps the dead letters; see
+`docs/dead-letters.md`.
 """
 
 from collections.abc import Mapping
@@ -14,21 +15,21 @@ from coordinator_tasks.fleet_values import DATABASE
 from spark_apps.delivery import RecordAtFault
 
 ON_ERROR, SHARE, PER_MINUTE, TOPIC = "onError", "onErrorShare", "onErrorPerMinute", "onErrorTopic"
-"""Settings of pipelines with which a site overrides `OnError`."""
+"""Settings of a pipeline with which a site overrides `OnError`."""
 
 
 class DeadLettersRefused(Refused):
-    """The pipeline or its settings ask for a treatment of bad records that is not possible; the query does not start.
+    """The pipeline or its settings ask for a treatment of bad records that is not possible. The query does not start.
 
-    Remedy: correct the setting or the pipeline as the text says; create the topic that it names.
+    Remedy: correct the setting or the pipeline as the text says, or create the topic that the text names.
     """
 
     code = "KPC-090"
 
 
 class TooManyDeadLetters(CoordinatorError):
-    """More records of a partition than allowed could not be processed within a minute, so the pipeline is at fault and not
-    a record. The partition waits at the first record that fails; nothing of its batch was written.
+    """Within a minute, more records of a partition could not be processed than allowed, so the pipeline is at fault.
+    The partition waits at the first record that fails. Nothing of its batch was written.
 
     Remedy: correct the cause of the error in the text. Or raise the bound, skip the records, or reset the offset.
     """
@@ -37,18 +38,19 @@ class TooManyDeadLetters(CoordinatorError):
 
 
 class RecordHasProblem(RecordAtFault, CoordinatorError):
-    """The pipeline reports a problem of a record, in its column of problems, and bad records stop the partition.
+    """The pipeline reports a problem of a record in its problem column, and bad records stop the partition.
 
-    Remedy: look at the record; let such records go to dead letters or be skipped, or reset the offset behind the record.
+    Remedy: look at the record. Let such records become dead letters or be skipped, or reset the offset behind the
+    record.
     """
 
     code = "KPC-092"
 
 
 class LetterUnreadable(Malformed):
-    """A row of the table `consumer_dead_letters` was written by a later release, or another program has changed the table.
+    """A row of the table `consumer_dead_letters` is from a later release, or another program has changed the table.
 
-    Remedy: use the release that wrote the row, or drop the row.
+    Remedy: use the release that wrote the row, or delete the row.
     """
 
     code = "KPC-093"
@@ -65,7 +67,7 @@ class Action(StrEnum):
 
 
 class Stage(StrEnum):
-    """What failed: the sink's store, the pipeline itself, or nothing, where the pipeline reports a problem in a column."""
+    """The failed part: the sink's store, the pipeline, or no part, if the pipeline reports the problem in a column."""
 
     STORE = "store"
     PIPELINE = "pipeline"
@@ -74,15 +76,14 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OnError:
-    """What happens to a record that a pipeline cannot process.
+    """The treatment of records that a pipeline cannot process. Raises `DeadLettersRefused`.
 
-    `action`: `stop` (the partition waits at the record), `skip` or `dead-letter`. The bound of a partition: at most
-    `per_minute` records within a minute, and from the eleventh record on at most `share` of the minute's records; beyond,
-    the partition stops. `topic`: the Kafka topic for dead letters; empty = a table in the sink's database. `database`:
-    address of the table's database, where the pipeline has no `DatabaseSink`; by default the setting `database`. `problem_column`: a column
-    with the pipeline's own finding: a record with such a text is bad, and the sink gets the other rows without the column.
-
-    Raises `DeadLettersRefused`.
+    `action`: `stop` (the partition waits at the record), `skip` or `dead-letter`. A partition stops if within a minute
+    more than `per_minute` records are bad, or if more than ten are bad and exceed the `share` of the minute's records.
+    `topic`: the Kafka topic for dead letters; empty = a table in the sink's database. `database`: address of the
+    table's database, for a pipeline without a `DatabaseSink`; by default the setting `database`. `problem_column`: the
+    column in which the pipeline reports a record's problem. A record with a text there is bad; the sink gets the other
+    rows without the column.
     """
 
     action: str = Action.STOP
@@ -104,11 +105,11 @@ class OnError:
 
     @property
     def recovers(self) -> bool:
-        """Return whether bad records are set apart at all."""
+        """Return whether bad records are separated, so that the other records pass."""
         return self.action != Action.STOP
 
     def overridden(self, settings: Mapping[str, str]) -> "OnError":
-        """Return the policy with the site's settings in place of the code's values."""
+        """Return the policy, with the site's settings in place of the pipeline's values."""
         return replace(
             self,
             action=settings.get(ON_ERROR) or self.action,
@@ -143,8 +144,8 @@ class LetterPlace:
 class Letter:
     """A record that could not be processed. Times are in milliseconds since 1970.
 
-    `kind`: class of the error, `error`: its text; `stage`: what failed; `release`: of the consumer; `tries`: how often the
-    record has failed, replays included.
+    `kind`, `error`: class and text of the error. `stage`: the failed part. `release`: the consumer's release. `tries`:
+    how often the record has failed, including replays.
     """
 
     place: LetterPlace
@@ -163,5 +164,5 @@ class Letter:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether the letter has its record: Kafka may have lost the record, or the record was too large."""
+        """Return whether the letter holds its record. A record is missing if too large, or no longer in Kafka."""
         return self.timestamp_ms > 0 or (self.key, self.value, self.headers) != (None, None, ())

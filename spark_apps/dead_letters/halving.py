@@ -16,12 +16,12 @@ Spans = Sequence[Span]
 
 
 def size_of(spans: Spans) -> int:
-    """Return the number of offsets."""
+    """Return the number of offsets in the spans."""
     return sum(span.end - span.start for span in spans)
 
 
 def inside(spans: Spans) -> Callable[[int, int], bool]:
-    """Return the check whether partition and offset are in the spans, of which each partition has one at most."""
+    """Return a function that tells whether a partition's offset is in the spans. A partition has at most one span."""
     by_partition = {span.partition: span for span in spans}
 
     def is_inside(partition: int, offset: int) -> bool:
@@ -32,7 +32,7 @@ def inside(spans: Spans) -> Callable[[int, int], bool]:
 
 
 def halves(spans: Spans) -> tuple[list[Span], list[Span]]:
-    """Return the first and the second half of at least two offsets."""
+    """Return the first and the second half of the offsets, of which there are at least two."""
     first, left = [], size_of(spans) // 2
     for place, span in enumerate(spans):
         size = span.end - span.start
@@ -54,11 +54,11 @@ def apart(
     *,
     fails: bool = False,
 ) -> bool:
-    """Call `attempt` for all of the spans, in order; an attempt that fails is repeated with each half of its offsets.
+    """Call `attempt` for all of the spans, in order. If an attempt fails, repeat it with each half of its offsets.
 
     `found` gets partition, offset and error of each single offset that fails. An error that no record may have caused
-    (`blames`) is raised at once. `fails`: the attempt with all offsets has failed already, or is expected to. Returns whether
-    no offset has failed.
+    (`blames` returns False) is raised at once. `fails`: skip the attempt with all offsets, which is known to fail.
+    Returns whether no offset has failed.
     """
     single = size_of(spans) == 1
     if single or not fails:
@@ -74,5 +74,5 @@ def apart(
             return True
     first, second = halves(spans)
     first_passes = apart(first, attempt, blames, found)
-    # If the first half passes, the second one must have failed.
+    # If the first half passes, the second half must fail.
     return apart(second, attempt, blames, found, fails=first_passes) and first_passes

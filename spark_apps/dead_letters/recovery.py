@@ -1,4 +1,4 @@
-"""Sets the bad records of a batch apart, so that the other records pass: skipped, or kept as dead letters."""
+"""Separates the bad records of a batch, to skip them or to keep them as dead letters, so that the others pass."""
 
 import logging
 import time
@@ -38,18 +38,18 @@ Place = tuple[int, int]
 Steps = Mapping[int, SinkStep]
 Records = Mapping[Place, KafkaRecord]
 Read = Callable[[Spans, int], Records | None]
-"""Returns the records of the spans, or `None` for more bytes than the second argument, or if a longer span is not whole."""
+"""Spans and maximum bytes → records; `None` if the records have more bytes, or some of several are lost."""
 Send = Callable[[Sequence[Letter]], None]
 MAX_ERROR_CHARS = 4_000
 MAX_RECORD_BYTES = 8 * 1024 * 1024
-"""Of key, value and headers of a dead letter: the driver and the database have to hold the letter in one piece."""
+"""Maximum bytes of a dead letter's key, value and headers. Driver and database hold a letter in one piece."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Bad:
-    """The bad records of a batch, by place: stage and error."""
+    """The bad records of a batch: (partition, offset) → stage and error."""
 
     records: dict[Place, tuple[Stage, Exception]] = field(default_factory=dict)
     counts: Counter[int] = field(default_factory=Counter)
@@ -64,9 +64,9 @@ class Bad:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What the treatment of bad records needs of the process: the pipelines' settings, and records of Kafka.
+    """The process's part in the treatment of bad records: the pipelines' settings, and access to records in Kafka.
 
-    `access`: makes an access to records from a consumer group.
+    `access`: consumer group → access to records.
     """
 
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Site:
     def recovery(self, runner: TopicRunner, policy: OnError, *, in_sink: bool = False) -> "Recovery":
         """Return the treatment of a topic's bad records; raises `DeadLettersRefused`.
 
-        `in_sink`: the dead letters go into the database of the pipeline's sink, unless a topic is named.
+        `in_sink`: unless the policy names a topic, the dead letters go into the database of the pipeline's sink.
         """
         access = None if self.access is None else self.access(runner.group)
 
@@ -97,8 +97,10 @@ class Site:
 
 
 class Recovery:
-    """The treatment of the bad records of one topic. `read` gets records again; `send` writes letters to a Kafka topic;
-    `database` takes the letters of a pipeline without a `DatabaseSink`.
+    """The treatment of the bad records of one topic.
+
+    `read` gets records again. `send` writes letters to a Kafka topic. `database` takes the letters of a pipeline
+    without a `DatabaseSink`.
     """
 
     def __init__(
@@ -120,7 +122,7 @@ class Recovery:
     def write(
         self, sink: DatabaseSink, writer: Writer, steps: Steps, rows: pa.Table, bad: Bad
     ) -> Mapping[int, SinkEntry]:
-        """Write a batch in one transaction: good rows, dead letters and positions; `bad` has the bad records so far."""
+        """Write good rows, dead letters and positions in one transaction. `bad`: the bad records found so far."""
         if not bad.records:
             try:
                 return self._noted(steps, bad, sink.write(writer, steps, rows))
@@ -129,7 +131,7 @@ class Recovery:
                     raise
                 log.warning("topic %s: a batch failed, and its bad records are set apart: %s", writer.topic, error)
         if self.policy.action == Action.DEAD_LETTER and self._send is None:
-            with sink.database.transaction() as cursor:  # MySQL would commit the batch before it creates a table
+            with sink.database.transaction() as cursor:  # first: MySQL commits when it creates a table
                 table.prepare(cursor)
         found = Bad(dict(bad.records), Counter(bad.counts))
         adding = partial(self._add, writer, found, sink.database.blames_record)
@@ -138,9 +140,9 @@ class Recovery:
     def write_beside(
         self, sink: TransactionalSink, writer: Writer, steps: Steps, rows: pa.Table, bad: Bad
     ) -> Mapping[int, SinkEntry]:
-        """Keep the dead letters, then write the good rows into a sink without a place for letters.
+        """Keep the dead letters, then write the good rows into a sink that cannot store letters.
 
-        A batch that comes again keeps its letters again. A row that the sink refuses stops the partition.
+        If the batch is repeated, its letters are kept again. A row that the sink refuses stops the partition.
         """
         self.keep(writer, steps, bad)
         return self._noted(steps, bad, sink.write(writer, steps, rows))
@@ -169,7 +171,7 @@ class Recovery:
         if idle:
             add(idle, rows.slice(0, 0))
         found = partial(self.found, steps, bad, Stage.STORE)
-        # Without bad records so far, the rows are here because all of them together have failed.
+        # Without known bad records, this call follows a failed write of all rows together.
         fails = divisible and not bad.records and bool(spans)
         apart(spans, attempt, lambda error: divisible and blames(error), found, fails=fails)
         letters = self.letters(writer, bad.of(steps))
@@ -179,7 +181,7 @@ class Recovery:
             table.put_letters(cursor, letters)
 
     def without_problems(self, rows: pa.Table, steps: Steps, bad: Bad) -> pa.Table:
-        """Return the rows of records without a problem, without the column of problems; the other records become bad."""
+        """Return the rows of records without a problem, without the problem column. Note the other records as bad."""
         column = self.policy.problem_column
         problems, kept = rows[column], rows.drop_columns([column])
         if problems.null_count == len(problems):
@@ -196,7 +198,7 @@ class Recovery:
     # At least once ---------------------------------------------------------------------------------------------------
 
     def deliver(self, writer: Writer, steps: Steps, attempt: Callable[[Spans], None]) -> None:
-        """Deliver a batch by calls of `attempt`, without its bad records."""
+        """Deliver a batch by calls of `attempt`. Its bad records are left out."""
         bad = Bad()
         apart(
             spans_of(steps),
@@ -208,7 +210,7 @@ class Recovery:
         self.note(steps, bad)
 
     def keep(self, writer: Writer, steps: Steps, bad: Bad) -> None:
-        """Keep the dead letters of a batch, outside of its transaction."""
+        """Keep the dead letters of a batch, outside of the sink's transaction."""
         letters = self.letters(writer, bad.of(steps))
         if letters and self._send is not None:
             self._send(letters)
@@ -220,7 +222,7 @@ class Recovery:
     # Every delivery --------------------------------------------------------------------------------------------------
 
     def may_recover(self, error: Exception, steps: Steps, blames: Callable[[Exception], bool]) -> bool:
-        """Return whether a record of the batch may have caused the error, and bad records are set apart."""
+        """Return whether bad records are separated and a record of the batch may have caused the error."""
         return self.policy.recovers and bool(size_of(spans_of(steps))) and blames(error)
 
     def found(self, steps: Steps, bad: Bad, stage: Stage, partition: int, offset: int, error: Exception) -> None:
@@ -243,7 +245,7 @@ class Recovery:
             ) from error
 
     def letters(self, writer: Writer, bad: Mapping[Place, tuple[Stage, Exception]]) -> list[Letter]:
-        """Return the dead letters of these records, which are read from Kafka again; none if records are skipped."""
+        """Return the dead letters of these records, read from Kafka again; empty if bad records are skipped."""
         if self.policy.action != Action.DEAD_LETTER or not bad:
             return []
         now_ms = int(time.time() * 1_000)
@@ -256,7 +258,7 @@ class Recovery:
         return letters
 
     def records(self, spans: Spans, most_bytes: int) -> Records | None:
-        """Return the records of the spans from Kafka; `None` for more than so many bytes, or if the log has lost some."""
+        """Return the records of the spans from Kafka; `None` if they have more bytes, or some are lost."""
         return self._read(spans, most_bytes)
 
     def _noted(self, steps: Steps, bad: Bad, refused: Mapping[int, SinkEntry]) -> Mapping[int, SinkEntry]:
@@ -264,7 +266,7 @@ class Recovery:
         return refused
 
     def note(self, steps: Steps, bad: Bad) -> None:
-        """The batch has passed, without its bad records."""
+        """Count and log the bad records of a batch whose other records have passed."""
         if not self.policy.recovers:
             return
 
@@ -292,7 +294,7 @@ class Recovery:
 def letter_of(
     writer: Writer, place: Place, records: Records | None, stage: Stage, error: Exception, now_ms: int
 ) -> Letter:
-    """Return the dead letter of a record among those read again; `None` = the record is too large."""
+    """Return the dead letter of a record. `records`: the records read again; `None` if the record is too large."""
     content, note = (records or {}).get(place), ""
     if content is None:
         gone = "the log no longer has the record"
@@ -343,6 +345,6 @@ def _at(rows: pa.Table, places: Iterable[Place]) -> pa.ChunkedArray:
 
 
 def shown_error(error: Exception) -> tuple[str, str]:
-    """Return class and text of an error, cut, and without the characters that PostgreSQL refuses."""
+    """Return class and text of an error, shortened, without characters that PostgreSQL refuses."""
     text = str(error).encode("utf-8", "replace").decode().replace("\x00", "")
     return type(error).__name__, text[:MAX_ERROR_CHARS]

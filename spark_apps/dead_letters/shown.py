@@ -1,4 +1,4 @@
-"""A dead letter for a person: times and bytes as text, bounded."""
+"""Shows a dead letter to a person: times and bytes as text, with limited lengths."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +10,7 @@ SHOWN_VALUE_CHARS = 2_000
 
 
 def plain(letter: Letter) -> dict[str, Any]:
-    """Return the letter as text and numbers."""
+    """Return the letter's fields as text and numbers."""
     return {
         "cluster": letter.place.cluster,
         "topic": letter.place.topic,
@@ -32,7 +32,7 @@ def plain(letter: Letter) -> dict[str, Any]:
 
 
 def time_text(at_ms: int) -> str:
-    """Return a time as ISO 8601, or the number if no calendar has it: a row may come from any program."""
+    """Return the time as ISO 8601; the number itself if outside the calendar, since any program may write rows."""
     try:
         return datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds")
     except (OverflowError, ValueError, OSError, TypeError):
@@ -40,5 +40,5 @@ def time_text(at_ms: int) -> str:
 
 
 def _shown(given: bytes | None) -> str | None:
-    """Return bytes as text, cut; bytes that are no UTF-8 are escaped."""
+    """Return bytes as shortened text. Bytes that are no UTF-8 are escaped."""
     return None if given is None else cut(given.decode("utf-8", "backslashreplace"), SHOWN_VALUE_CHARS)

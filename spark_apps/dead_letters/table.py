@@ -1,6 +1,8 @@
-"""The table `consumer_dead_letters`: a row per record that could not be processed, in the database of the pipeline's sink.
+"""The table `consumer_dead_letters`, in the database of the pipeline's sink: a row per record that could not be
+processed.
 
-A row is added in the transaction that moves the position behind its record. A record that fails again replaces its row.
+The transaction that moves the position past a bad record also adds the row. If the record fails again, its row is
+replaced.
 """
 
 import base64
@@ -19,9 +21,9 @@ from spark_apps.delivery.database import Cursor, Database, first_line
 
 TABLE = "consumer_dead_letters"
 VERSION = 1
-"""Format of a row; rows of a later format are not read."""
+"""Format of a row. Rows of a later format are not read."""
 LINE_CHARS = 300
-"""Characters of a text in a list."""
+"""Maximum characters of a text in a list."""
 KEY_COLUMNS = ("cluster", "topic", "topic_id", "partition", "offset")
 COLUMNS = (
     *KEY_COLUMNS,
@@ -38,17 +40,17 @@ CREATE TABLE IF NOT EXISTS {TABLE} (
 )"""
 _SELECT = f"SELECT {', '.join(f'{chr(34)}{name}{chr(34)}' for name in COLUMNS)} FROM {TABLE}"  # noqa: S608
 MAX_PAGE_BYTES = 64 * 1024 * 1024
-"""Of keys, values and headers that `find` reads at once; a page has at least a row."""
+"""Maximum bytes of keys, values and headers that `find` reads at once. A page has at least one row."""
 _ORDER = 'topic, topic_id, "partition", "offset", cluster'
 _SIZE = 'COALESCE(LENGTH("key"), 0) + COALESCE(LENGTH(value), 0) + LENGTH(headers)'
 _AT = 'cluster = ? AND topic = ? AND topic_id = ? AND "partition" = ? AND "offset" = ?'
 _NAMED = "LENGTH(topic) < 250"
-"""Left out of a list: rows of another program with a topic that Kafka cannot have."""
+"""Condition of listed rows. Another program may have written a topic name that Kafka does not allow."""
 _DELETE = f"DELETE FROM {TABLE} WHERE {_AT}"  # noqa: S608
 
 
 class LetterLine(NamedTuple):
-    """A dead letter without its record; `stage`, `kind` and `error` are cut."""
+    """A dead letter without its record. `stage`, `kind` and `error` are shortened."""
 
     topic: str
     partition: int
@@ -62,9 +64,9 @@ class LetterLine(NamedTuple):
 
 @contextmanager
 def opened(url: str, lock_wait_s: float | None = None) -> Iterator[Cursor | None]:
-    """Yield a transaction of the database; `None` without the table of dead letters.
+    """Yield a cursor in a transaction; `None` if the database has no table of dead letters.
 
-    Raises `Refused` for a missing file of SQLite and for errors of statements, and `SinkUnavailable`.
+    Raises `Refused` if the SQLite file is missing or a statement fails, and `SinkUnavailable`.
     """
     if url.startswith(SQLITE) and not Path(url.removeprefix(SQLITE)).exists():
         raise Refused("there is no such file of SQLite on this host; correct the path of the database")
@@ -83,26 +85,26 @@ def opened(url: str, lock_wait_s: float | None = None) -> Iterator[Cursor | None
 
 
 def prepare(cursor: Cursor) -> None:
-    """Create the table where it is missing."""
+    """Create the table if missing."""
     if not cursor.has_table(TABLE):
-        cursor.exclusively(TABLE)  # two consumers with their first dead letters would both create the table
+        cursor.exclusively(TABLE)  # two consumers may have their first dead letters at once, and both create the table
         cursor.execute(_CREATE)
 
 
 def put_letters(cursor: Cursor, letters: Iterable[Letter]) -> None:
-    """Store letters in place of those of the same records."""
+    """Store letters. A letter replaces the letter of the same record."""
     cursor.replace(TABLE, COLUMNS, KEY_COLUMNS, [_row(letter) for letter in letters])
 
 
 def delete(cursor: Cursor, places: Iterable[LetterPlace]) -> int:
-    """Delete the letters at these places; return the number of deleted letters."""
+    """Delete the letters at these places. Return how many were deleted."""
     return sum(cursor.execute(_DELETE, _values(place)) for place in places)
 
 
 class Page(NamedTuple):
     """Rows in the order of topic, partition and offset.
 
-    `last`: the place after which the next page begins; `None` = there are no further rows.
+    `last`: the place of the page's last row, where the next page begins; `None` on the last page.
     """
 
     letters: list[Letter]
@@ -111,7 +113,7 @@ class Page(NamedTuple):
 
 
 def find(cursor: Cursor, limit: int, after: LetterPlace | None = None, **where: Any) -> Page:
-    """Return at most `limit` rows behind the place `after`; `where`: column → wanted value."""
+    """Return at most `limit` rows after the place `after`. `where`: column → wanted value."""
     having, values = _having(where), tuple(where.values())
     if after is not None:
         having += f" AND ({_ORDER}) > (?, ?, ?, ?, ?)"
@@ -131,19 +133,19 @@ def find(cursor: Cursor, limit: int, after: LetterPlace | None = None, **where: 
 
 
 def count(cursor: Cursor, **where: Any) -> int:
-    """Return the number of letters; `where` as in `find`."""
+    """Return the number of letters. `where` as in `find`."""
     ((number,),) = cursor.query(f"SELECT COUNT(*) FROM {TABLE} {_having(where)}", tuple(where.values()))  # noqa: S608
     return int(number)
 
 
 def counts(cursor: Cursor, limit: int, **where: Any) -> dict[str, int]:
-    """Return topic → number of letters, of at most `limit` topics; `where` as in `find`."""
+    """Return topic → number of letters, for at most `limit` topics. `where` as in `find`."""
     query = f"SELECT topic, COUNT(*) FROM {TABLE} {_having(where)} AND {_NAMED} GROUP BY topic ORDER BY topic LIMIT {limit:d}"  # noqa: S608
     return {topic: int(number) for topic, number in cursor.query(query, tuple(where.values()))}
 
 
 def newest(cursor: Cursor, limit: int, **where: Any) -> list[LetterLine]:
-    """Return at most `limit` letters without their records, the last failed first; `where` as in `find`."""
+    """Return at most `limit` letters without their records, the latest failure first. `where` as in `find`."""
     texts = ", ".join(map(_begin, ("stage", "error_class", "error")))
     wanted = f'topic, "partition", "offset", failed_at_ms, tries, {texts}'
     query = f"SELECT {wanted} FROM {TABLE} {_having(where)} AND {_NAMED} ORDER BY failed_at_ms DESC LIMIT {limit:d}"  # noqa: S608
@@ -151,7 +153,7 @@ def newest(cursor: Cursor, limit: int, **where: Any) -> list[LetterLine]:
 
 
 def drop(cursor: Cursor, **where: Any) -> None:
-    """Delete letters; `where` as in `find`."""
+    """Delete letters. `where` as in `find`."""
     cursor.execute(f"DELETE FROM {TABLE} {_having(where)}", tuple(where.values()))  # noqa: S608
 
 

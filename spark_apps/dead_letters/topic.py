@@ -1,6 +1,6 @@
 """Dead letters in a Kafka topic, with the headers of Kafka Connect and of share groups (KIP-1191).
 
-A letter is written before its batch is committed, so a batch that comes again writes its letters again.
+Letters are written before their batch is committed. So a repeated batch writes its letters again.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ CONNECT_STAGES = {Stage.PROBLEM: "VALUE_CONVERTER", Stage.PIPELINE: "TRANSFORMAT
 
 
 def sender(access: RecordAccess, topic: str, source: str, group: str) -> Callable[[Sequence[Letter]], None]:
-    """Return what writes letters of the topic `source` to `topic`; raises `DeadLettersRefused`."""
+    """Return a function that writes letters of the topic `source` to `topic`; raises `DeadLettersRefused`."""
     if topic == source:
         raise DeadLettersRefused(
             f"topic {topic} cannot take its own dead letters, which would come again; name another topic"
@@ -33,7 +33,7 @@ def sender(access: RecordAccess, topic: str, source: str, group: str) -> Callabl
 
 
 def _record(letter: Letter, group: str) -> KafkaRecord:
-    """Return the record of a letter; its time is that of the failure."""
+    """Return the Kafka record of a letter. The record's time is the time of the failure."""
     place = {"topic": letter.place.topic, "partition": letter.place.partition, "offset": letter.place.offset}
     told = {f"{CONNECT}{name}": value for name, value in place.items()}
     told |= {

@@ -1,10 +1,10 @@
-"""Delivery semantics, and the interface of a sink for exactly once.
+"""Delivery semantics, and the interface of a sink for exactly-once delivery.
 
-At least once: the offsets are committed after the sink. At most once: before the sink. Exactly once: the sink changes
-rows and positions in one transaction, so its positions decide and Kafka's follow.
+At least once: the offsets are committed after the write to the sink. At most once: before the write. Exactly once: the
+sink changes rows and positions in one transaction, so the sink's positions decide, and Kafka's commits follow them.
 
-Another store implements `TransactionalSink`. `database_sink.DatabaseSink` implements it for databases, and
-`lakehouse.table_sink.TableSink` for tables of Delta Lake and Apache Iceberg.
+A sink for another store implements `TransactionalSink`. `database_sink.DatabaseSink` is the sink for databases, and
+`lakehouse.table_sink.TableSink` the sink for tables of Delta Lake and Apache Iceberg.
 """
 
 import re
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Delivery(StrEnum):
-    """How often a record reaches the sink when processes die."""
+    """How often a record may reach the sink if processes die."""
 
     AT_LEAST_ONCE = "at-least-once"
     AT_MOST_ONCE = "at-most-once"
@@ -29,7 +29,7 @@ class Delivery(StrEnum):
 
 
 class SinkUnavailable(Unavailable):
-    """The sink of a consumer does not answer, so positions cannot be read or stored; the partitions wait and are retried.
+    """The sink of a consumer does not answer, so positions cannot be read or stored. The partitions wait, with retries.
 
     Remedy: check the database that the pipeline writes to.
     """
@@ -38,23 +38,23 @@ class SinkUnavailable(Unavailable):
 
 
 def sink_is_away(error: str) -> bool:
-    """Return whether this line, an error's kind and text, is about a `SinkUnavailable`.
+    """Return whether this line, kind and text of an error, reports a `SinkUnavailable`.
 
-    Spark gives the driver only this line.
+    Spark passes only this line to the driver.
     """
     return re.search(r"\bSinkUnavailable: ", error) is not None
 
 
 class RecordAtFault(Exception):
-    """Marks errors of ours that the content of a record causes."""
+    """Base class of our own errors that a record's content causes."""
 
 
 class PositionMoved(CoordinatorError):
-    """Under the consumer's own token, the sink's position is not the start of the batch: the table of positions was
-    edited or emptied, or a row names a partition that the batch does not have. Nothing was written.
+    """The sink's position has the consumer's own token, but is not the start of the batch. Either the table of
+    positions was edited or emptied, or a row names a partition that the batch does not have. Nothing was written.
 
-    Remedy: check who edits the table: its partitions are claimed again and read from there. With a wrong partition in the
-    rows, correct the pipeline, and start the consumer again.
+    Remedy: check who edits the table; its partitions are claimed again and read from the positions there. If a row
+    names a wrong partition, correct the pipeline, and start the consumer again.
     """
 
     code = "KPC-064"
@@ -76,7 +76,7 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class SinkEntry:
-    """The sink's entry of a partition: all earlier offsets are written; `None` = claimed, nothing written."""
+    """A sink's entry of a partition. `offset`: all earlier offsets are written; `None` = claimed, nothing written."""
 
     token: Token
     consumer: str
@@ -85,7 +85,7 @@ class SinkEntry:
     def refuses(self, token: Token, consumer: str) -> bool:
         """Return whether this entry refuses `token`.
 
-        If two consumers seem to have acquired at the same epoch, the later stops.
+        If two consumers seem to have acquired the partition at the same epoch, the later claim is refused.
         """
         ours = token == self.token and token.generation == self.token.generation and consumer == self.consumer
         return self.token >= token and not ours
@@ -93,7 +93,7 @@ class SinkEntry:
 
 @dataclass(frozen=True, slots=True)
 class SinkStep:
-    """A batch's offsets of one partition: `start` (inclusive) to `end` (exclusive), under a holding."""
+    """A batch's offsets of one partition under one token: `start` (inclusive) to `end` (exclusive)."""
 
     token: Token
     start: int
@@ -101,21 +101,21 @@ class SinkStep:
 
 
 class TransactionalSink(Protocol):
-    """A store of rows with a position per (cluster, topic, partition). Each method is one transaction."""
+    """A store of rows, with a position per (cluster, topic, partition). Each method is one transaction."""
 
     def claim(self, writer: Writer, tokens: Mapping[int, Token], forget: Mapping[int, int]) -> Mapping[int, SinkEntry]:
-        """Store these tokens, except where an entry `refuses` them; return the resulting entries.
+        """Store these tokens, except where an entry `refuses` them. Return the resulting entries.
 
-        A stored offset is kept, unless it has another topic id, or its token has an epoch below the partition's epoch
-        in `forget` (a person has moved the offset later). After the return, no `write` under an older token succeeds.
-        Raises `SinkUnavailable`, after a second at most: the topic's other partitions wait for the return. The claim is
+        A stored offset is kept unless it has another topic id, or its token's epoch is below the partition's epoch in
+        `forget` (a person has reset the offset since). After the return, no `write` under an older token succeeds.
+        Raises `SinkUnavailable` after a second at most, because the topic's other partitions wait; the claim is then
         retried.
         """
 
     def write(self, writer: Writer, steps: Mapping[int, SinkStep], rows: "pa.Table") -> Mapping[int, SinkEntry]:
-        """Add the rows and move the positions to the ends of the steps, both or nothing; durable on return.
+        """Add the rows and move the positions to the ends of the steps: both or nothing, durable on return.
 
-        Rows and steps may be empty: Spark begins a query with an empty batch if there is nothing to read yet. Returns
-        the partitions whose entries have another token: their rows (column `partition`) are left out. Raises
-        `PositionMoved` when a position is not the step's start or rows have no step, and any error of the store.
+        Rows and steps may be empty, because Spark begins a query with an empty batch if there is nothing to read yet.
+        Returns the partitions whose entries have another token; their rows (column `partition`) are left out. Raises
+        `PositionMoved` if a position is not the step's start or a row has no step, and any error of the store.
         """

@@ -1,4 +1,4 @@
-"""An audit of every processing, in SQLite files, for the checks of the demonstration and the tests."""
+"""Records every processing of a record in SQLite files, for checks by the demonstration and the tests."""
 
 import time
 from pathlib import Path
@@ -26,17 +26,17 @@ _ADD_AUDIT = f"INSERT INTO audit VALUES ({', '.join('?' for _ in AUDIT_COLUMNS)}
 
 
 class AuditSink:
-    """Every processing of every record, duplicates included: append-only, without a key.
+    """An append-only list of all processings, including duplicates.
 
-    One SQLite file per consumer and incarnation in `folder`, so writers never wait for each other, and a killed writer
-    leaves whole batches only. `processed_at` is the time of the batch's write, in seconds since 1970.
+    Each consumer's incarnation writes its own SQLite file in `folder`, so writers never wait for each other, and a
+    killed writer leaves only whole batches. `processed_at`: time of the batch's write, in seconds since 1970.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def append(self, rows: pa.Table) -> None:
-        """Write one batch; `rows` has the columns of `AUDIT_COLUMNS` without the last. Durable on return."""
+        """Write one batch, durable on return. `rows` has the columns `AUDIT_COLUMNS` without the last."""
         if rows.num_rows == 0:
             return
         file = self._folder / f"{rows['consumer'][0]}-{rows['incarnation'][0]}.sqlite"

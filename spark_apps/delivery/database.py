@@ -1,10 +1,10 @@
 """The database of a sink, and `RowSink` for `foreachBatch`: rows with topic, partition and offset as their key.
 
-The batch is collected to the driver and written there in one transaction; when the function returns, the rows are
-durable. So a batch has to fit into the driver: set `maxOffsetsPerTrigger`. For parallel writes by executors, use
-Spark's writers inside `foreachBatch`.
+`foreachBatch` collects the batch to the driver, which writes it in one transaction. When the function returns, the rows
+are durable. A batch has to fit into the driver's memory: set `maxOffsetsPerTrigger`. For parallel writes by executors,
+use Spark's writers inside `foreachBatch`.
 
-A database is named by its address, such as `sqlite:///path` or `postgresql://user@host/name`: see `dialects`.
+An address names the database, such as `sqlite:///path` or `postgresql://user@host/name`: see `dialects`.
 """
 
 import math
@@ -21,12 +21,12 @@ from spark_apps.delivery.dialects import Cursor, Row, dialect_of, dialect_of_err
 __all__ = ["KEY", "Cursor", "Database", "RowSink", "blames_record", "borrowed", "first_line"]
 
 KEY = {"topic": "TEXT", "partition": "INTEGER", "offset": "BIGINT"}
-"""The place of a record in Kafka: the key of every idempotent row."""
+"""The place of a record in Kafka, which is the key of every idempotent row."""
 _WHOLE = frozenset({"SMALLINT", "INTEGER", "INT", "BIGINT"})
 
 
 class Database:
-    """One connection, made at the first use; one transaction at a time, from any thread.
+    """One connection, made at the first use. It has one transaction at a time, from any thread.
 
     `lock_wait_s`: how long a statement waits for locks; `None` = 30 s with SQLite, 10 s with PostgreSQL.
     """
@@ -41,7 +41,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Cursor]:
-        """All or nothing; durable when the block has ended. Any error rolls back and is raised.
+        """Run the block in a transaction, durable when the block has ended. Any error rolls back and is raised.
 
         Raises `SinkUnavailable` if the server or the file cannot be reached.
         """
@@ -62,14 +62,14 @@ class Database:
                 yield self._dialect.begin(self._connection)
                 self._connection.commit()
             except BaseException:
-                # The rollback first: SQLite keeps its locks while a cursor of a closed connection exists.
+                # Roll back first: SQLite keeps its locks while a closed connection still has a cursor.
                 with suppress(Exception):
                     self._connection.rollback()
                 self._drop()
                 raise
 
     def another(self, lock_wait_s: float | None = None) -> "Database":
-        """The same database by another connection."""
+        """Return the same database with another connection."""
         return Database(self._url, lock_wait_s)
 
     def is_driver_error(self, error: Exception) -> bool:
@@ -77,7 +77,7 @@ class Database:
         return isinstance(error, self._dialect.error)
 
     def blames_record(self, error: Exception) -> bool:
-        """Return whether the content of a record may have caused this error of a sink."""
+        """Return whether a record's content may have caused this error of a sink."""
         return self._dialect.blames_row(error) if self.is_driver_error(error) else blames_record(error)
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ class Database:
             self._drop()
 
     def _drop(self) -> None:
-        """Close a broken connection, so that the next transaction makes a new connection."""
+        """Close the connection after an error, so that the next transaction makes a new connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -97,9 +97,9 @@ _idle: dict[str, list[Database]] = {}
 
 @contextmanager
 def borrowed(url: str) -> Iterator[Database]:
-    """Yield a database for exclusive use in this process until the block ends.
+    """Yield a database that no other block of this process uses meanwhile.
 
-    A pipeline does not learn of its query's end: the next block gets the connection.
+    The connection stays open for a later block, because a pipeline does not learn of its query's end.
     """
     idle = _idle.setdefault(url, [])
     try:
@@ -113,9 +113,9 @@ def borrowed(url: str) -> Iterator[Database]:
 
 
 def blames_record(error: Exception) -> bool:
-    """Return whether the content of a record may have caused this error of an application's function.
+    """Return whether a record's content may have caused this error of an application's function.
 
-    Files, connections, memory, and databases that do not answer are no record's fault.
+    Errors of files, connections or memory, and a database that does not answer, are no record's fault.
     """
     if isinstance(error, OSError | MemoryError):
         return False
@@ -126,15 +126,15 @@ def blames_record(error: Exception) -> bool:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of the error's text, or the error's kind if empty."""
+    """Return the first line of the error's text; the error's kind if the text is empty."""
     return str(error).partition("\n")[0] or type(error).__name__
 
 
 class RowSink:
-    """Rows keyed by (topic, partition, offset), or a longer `key`: writing a record again changes nothing.
+    """Rows with the key (topic, partition, offset), or a longer `key`. Writing a record again changes nothing.
 
-    `columns` are the further columns, name → SQL type. `unique` names columns as a second key of records: the first row
-    of a value stays, later rows with the value change nothing; nulls are never equal.
+    `columns`: the other columns, name → SQL type. `unique`: columns of a second key; the first row with a value stays,
+    and later rows with this value are ignored. Nulls are never equal.
     """
 
     def __init__(
@@ -152,12 +152,12 @@ class RowSink:
         self._create = f'CREATE TABLE IF NOT EXISTS "{table}" ({types}, {keys})'
 
     def prepare(self, cursor: Cursor) -> None:
-        """Create the table where it is missing."""
+        """Create the table if missing."""
         cursor.execute(self._create)
 
     def write(self, cursor: Cursor, rows: Iterable[Row]) -> None:
-        """Add rows, values in the order of `columns`; a row whose key exists changes nothing."""
-        # In a fixed order of the second keys: two writers of the same keys would wait for each other.
+        """Add rows, with values in the order of `columns`. A row whose key exists is ignored."""
+        # Sorted by the second key: two writers of the same keys in different orders would deadlock.
         ordered = sorted(rows, key=self._second_key) if self._unique else rows
         cursor.merge(self.table, list(self.columns), map(self._lossless, ordered))
 
@@ -165,14 +165,14 @@ class RowSink:
         return [repr(row[place]) for place in self._unique]
 
     def append(self, cursor: Cursor, rows: Iterable[Row]) -> None:
-        """Add rows that cannot exist yet, several times quicker; a row whose key exists is an error.
+        """Add rows whose keys cannot exist yet, several times faster than `write`. A row whose key exists is an error.
 
-        With exactly once, rows cannot exist yet until offsets are reset to earlier ones, or the topic is created again.
+        With exactly once, no key exists until offsets are reset to earlier ones or the topic is created again.
         """
         cursor.load(self.table, list(self.columns), map(self._lossless, rows))
 
     def _lossless(self, row: Row) -> Row:
-        """Return the row; raises `Refused` for a number that PostgreSQL would silently round."""
+        """Return the row. Raises `Refused` for a number that PostgreSQL would silently round."""
         for place in self._whole:
             value = row[place]
             if isinstance(value, float | Decimal) and not (math.isfinite(value) and value == int(value)):

@@ -1,10 +1,10 @@
 """Exactly once into a database: rows and positions in one transaction of the same database.
 
 The table `consumer_positions` has a row per (cluster, topic, partition): the offset up to which the database has all
-records, and the token of the writer. A writer first locks the rows of its batch's partitions until the end of its
-transaction. A process that dies in between leaves nothing.
+records, and the writer's token. A writer locks the rows of its batch's partitions first, until its transaction ends. A
+process that dies in between leaves no change.
 
-All rows go through the driver's connection: executors would write in other transactions. If the positions of a topic
+All rows go through the driver's connection, because executors would write in other transactions. If a topic's positions
 are deleted, the topic continues at Kafka's committed offsets.
 """
 
@@ -23,9 +23,9 @@ from spark_apps.delivery.positions import check_rows, left_out, taken, without
 
 TABLE = "consumer_positions"
 COLUMNS = ("cluster", "topic", "partition", "topic_id", "epoch", "incarnation", "generation", "consumer")
-"""Columns of a claimed partition without an offset."""
+"""Columns of a partition that is claimed and has no offset yet."""
 CLAIM_WAIT_S = 1.0
-"""Seconds that a claim waits for a writer before the retry: meanwhile its consumer does nothing else for the topic."""
+"""Seconds that a claim waits for a writer before the retry. Meanwhile the topic's other requests wait."""
 _CREATE = f"""
 CREATE TABLE IF NOT EXISTS {TABLE} (
     cluster TEXT, topic TEXT, "partition" INTEGER, topic_id TEXT NOT NULL, "offset" BIGINT,
@@ -43,19 +43,22 @@ Prepare = Callable[[Cursor], None]
 Store = Callable[[Cursor, pa.Table], None]
 Add = Callable[[Mapping[int, SinkStep], pa.Table], None]
 Adding = Callable[[Cursor, Mapping[int, SinkStep], pa.Table, Add], None]
-"""Adds the rows of these steps by calls of `Add`, in the transaction of the cursor."""
+"""Adds the rows of these steps by calls of `Add`, in the cursor's transaction."""
 
 
 class DatabaseSink:
-    """A `delivery.TransactionalSink`. `prepare` creates the application's tables where they are missing, `store` adds a
-    batch's rows. Both use only the given cursor, in the transaction of the positions.
+    """A `delivery.TransactionalSink` for a database.
+
+    `prepare` creates the application's tables if missing, and `store` adds a batch's rows. Both use only the given
+    cursor, in the transaction of the positions.
     """
 
     def __init__(self, database: Database, prepare: Prepare, store: Store) -> None:
         self.database = database
         self.prepare = prepare
         self.store = store
-        # A claim does not wait for the batch being written. The first claim makes tables, while nothing else is held.
+        # Separate connections: a claim need not wait for a batch. Only the first claim, which makes tables, may wait
+        # long.
         self._first_claim, self._claims = database.another(), database.another(CLAIM_WAIT_S)
         self._prepared = False
         self._lock = threading.Lock()
@@ -82,7 +85,7 @@ class DatabaseSink:
     def write(
         self, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table, adding: Adding | None = None
     ) -> dict[int, SinkEntry]:
-        """See `TransactionalSink`; `adding` decides which rows are added in which calls."""
+        """See `TransactionalSink`. `adding` decides which rows are added in which calls."""
         check_rows(writer, steps, rows)
         if not steps:
             return {}
@@ -98,26 +101,26 @@ class DatabaseSink:
         return refused
 
     def _reset(self, cursor: Cursor, writer: Writer, partition: int) -> None:
-        """The position of a partition no longer counts: a person has moved the offset, or the topic is a new one."""
+        """Note that a position no longer counts: a person has reset the offset, or the topic was recreated."""
 
     def add(
         self, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table, first: Callable[[Cursor], None]
     ) -> None:
-        """Add rows of records before the positions, in one transaction with `first`; the positions are locked, and stay."""
+        """Add rows of records before the positions, in one transaction with `first`. Lock the positions only."""
         with self.database.transaction() as cursor:
             _standing(cursor, writer, steps)
             first(cursor)
             self._add(cursor, writer, steps, rows)
 
     def _check(self, cursor: Cursor, writer: Writer, partitions: Collection[int]) -> None:
-        """Raise an error to take none of these partitions."""
+        """Raise an error if none of these partitions may be claimed."""
 
     def _add(self, cursor: Cursor, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table) -> None:  # noqa: ARG002 - for state
         """Add the rows of a batch."""
         self.store(cursor, rows)
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         for database in (self._first_claim, self._claims, self.database):
             database.close()
 
@@ -129,7 +132,7 @@ class DatabaseSink:
         with self._lock:
             if self._prepared:
                 return
-        cursor.exclusively(TABLE)  # two consumers that start at once would both create the tables
+        cursor.exclusively(TABLE)  # consumers that start at the same time would both create the tables
         cursor.execute(_CREATE)
         self.prepare(cursor)
 
@@ -144,7 +147,7 @@ class DatabaseSink:
 
 
 def _standing(cursor: Cursor, writer: Writer, partitions: Collection[int]) -> dict[int, tuple[str, SinkEntry]]:
-    """Return topic id and entry of these partitions; their rows are locked, in order, until the transaction ends."""
+    """Return topic id and entry of these partitions. Lock their rows in order until the transaction ends."""
     marks = ", ".join("?" for _ in partitions)
     where = f'WHERE cluster = ? AND topic = ? AND "partition" IN ({marks}) ORDER BY "partition"'
     rows = cursor.query_locked(f"{_FIND} {where}", (writer.cluster, writer.topic, *sorted(partitions)))

@@ -1,7 +1,7 @@
-"""Callbacks of an application, named like Kafka's own interfaces.
+"""Callbacks of an application, named after Kafka's own interfaces.
 
-`ConsumerRebalanceListener` and the `on_commit` of `ConsumerInterceptor` run in the driver, in one thread per topic, one
-call at a time. `on_consume` runs on the executors, where records are read.
+The driver runs `ConsumerRebalanceListener` and the `on_commit` of `ConsumerInterceptor`, in one thread per topic, one
+call at a time. The executors run `on_consume`, where records are read.
 """
 
 import logging
@@ -16,44 +16,44 @@ log = logging.getLogger(__name__)
 
 
 class ConsumerRebalanceListener:
-    """Called when partitions begin and end; `offsets` are partition → offset. Override the methods that you need.
+    """Called when partitions begin and end. `offsets`: partition → offset. Override the methods that you need.
 
-    An exception is logged and reported, and changes nothing. A partition is neither started nor released before its
+    An exception is logged and reported, and has no other effect. A partition neither starts nor is released before its
     call has returned.
     """
 
     def on_partitions_assigned(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, int] | None:  # noqa: ARG002
-        """These partitions begin at these offsets; return other offsets for partitions with another start.
+        """These partitions begin at these offsets. Return other offsets for partitions that should start elsewhere.
 
-        With exactly once the sink's position counts: other offsets are ignored and reported.
+        With exactly once the sink's position decides, and other offsets are ignored and reported.
         """
         return None
 
     def on_partitions_revoked(self, topic: str, offsets: Mapping[int, int]) -> None:
-        """These partitions end here: all earlier offsets have passed the sink; the release follows this call."""
+        """These partitions end here. All earlier offsets have passed the sink, and the release follows this call."""
 
     def on_partitions_lost(self, topic: str, offsets: Mapping[int, int]) -> None:
-        """These partitions are lost (fenced or isolated); other consumers may already run them.
+        """These partitions are lost (fenced or isolated). Other consumers may already run them.
 
-        Calls `revoked` by default, as in Kafka.
+        By default, calls `on_partitions_revoked`, as in Kafka.
         """
         self.on_partitions_revoked(topic, offsets)
 
 
 class ConsumerInterceptor:
-    """Gets records and committed offsets. An exception is logged, and the call then has no effect."""
+    """Gets records and committed offsets. An exception is logged, and cancels the effect of the call."""
 
     def on_consume(self, topic: str, batch: pa.RecordBatch) -> pa.RecordBatch:  # noqa: ARG002
-        """Return the records for the query: the same columns, changed or fewer rows. Pickled, and run on the executors."""
+        """Return the records for the query: the same columns, changed or fewer rows. Runs pickled on executors."""
         return batch
 
     def on_commit(self, topic: str, offsets: Mapping[int, int]) -> None:
-        """These offsets have been committed."""
+        """These offsets were committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """At most one listener, and interceptors in their order; raises `Refused` for other objects."""
+    """At most one listener, and interceptors in their order. Raises `Refused` for other objects."""
 
     listener: ConsumerRebalanceListener | None = None
     interceptors: Sequence[ConsumerInterceptor] = ()
@@ -78,7 +78,7 @@ class Hooks:
 def intercepted(
     batches: Iterator[pa.RecordBatch], topic: str, interceptors: Sequence[ConsumerInterceptor]
 ) -> Iterator[pa.RecordBatch]:
-    """The batches after all interceptors, in their order."""
+    """Yield the batches after passing all interceptors in their order."""
     for batch in batches:
         changed = batch
         for one in interceptors:
@@ -92,7 +92,7 @@ def _consumed(one: ConsumerInterceptor, topic: str, batch: pa.RecordBatch) -> pa
         if isinstance(changed, pa.RecordBatch) and changed.schema.equals(batch.schema):
             return changed
         log.error("%s.on_consume returned other columns than it got: its result is not used", type(one).__name__)
-    except BaseException:  # the edge of a user's function: neither its error nor its exit stops the stream
+    except BaseException:  # user code: neither its error nor its exit may stop the stream
         log.exception("%s.on_consume failed: its result is not used", type(one).__name__)
     return batch
 
@@ -102,5 +102,5 @@ def committed(topic: str, offsets: Mapping[int, int], interceptors: Sequence[Con
     for one in interceptors:
         try:
             one.on_commit(topic, offsets)
-        except BaseException:  # as above; an exit would end the thread of all calls
+        except BaseException:  # user code: an exit would end the thread of all calls
             log.exception("%s.on_commit failed", type(one).__name__)

@@ -1,11 +1,11 @@
-"""Reports to OpenLineage the topics that a consumer reads, and the datasets that it writes.
+"""Reports to OpenLineage which topics a consumer reads and which datasets it writes.
 
-Active where the process has OpenLineage's settings: variables `OPENLINEAGE_...`, or the file named by
-`OPENLINEAGE_CONFIG`; a launch by Airflow writes this file from Airflow's section `[openlineage]`. Needs the package
+Active if the process has OpenLineage's settings: variables `OPENLINEAGE_...`, or the file in `OPENLINEAGE_CONFIG`. A
+launch by Airflow writes this file from the section `[openlineage]` of Airflow's configuration. Needs the package
 `openlineage-python`.
 
-A job is a topic of a group; a run is a reading of the topic by one incarnation, from the query's start to its end. A
-separate thread sends the events: no hand-off waits, and a refused event is logged and dropped.
+A job is a topic of a group. A run is the reading of the topic by one incarnation, from the query's start to its end. A
+separate thread sends the events, so no hand-off waits. A refused event is logged and dropped.
 """
 
 import logging
@@ -46,7 +46,7 @@ Outputs = Callable[[Mapping[str, str]], Iterable[Dataset]]
 
 
 def writes_to(outputs: Outputs) -> Callable[[F], F]:
-    """Declare the datasets of a pipeline's function, computed from its settings."""
+    """Declare the datasets that a pipeline's function writes. `outputs` computes them from the pipeline's settings."""
 
     def note(build: F) -> F:
         build.outputs = outputs  # type: ignore[attr-defined]
@@ -56,7 +56,7 @@ def writes_to(outputs: Outputs) -> Callable[[F], F]:
 
 
 def outputs_of(build: object, settings: Mapping[str, str]) -> tuple[Dataset, ...]:
-    """Return the declared outputs of a pipeline, if any."""
+    """Return the declared outputs of a pipeline; empty without a declaration."""
     outputs: Outputs | None = getattr(build, "outputs", None)
     try:
         return () if outputs is None else tuple(outputs(settings))
@@ -66,30 +66,30 @@ def outputs_of(build: object, settings: Mapping[str, str]) -> tuple[Dataset, ...
 
 
 def topic_dataset(brokers: str, topic: str) -> Dataset:
-    """Return a topic's dataset at the first of its brokers by name, so that all consumers use the same name."""
+    """Return a topic's dataset. It names the alphabetically first broker, so that all consumers use the same name."""
     first = min(one.strip().rpartition("://")[2] for one in brokers.split(","))
     return Dataset(f"kafka://{first}", topic)
 
 
 def table_dataset(url: str, table: str) -> Dataset:
-    """Return the dataset of a sink's table; the address of the database is one of `dialects`."""
+    """Return the dataset of a sink's table. The database's address is one of `dialects`."""
     return Dataset(*dialect_of(url).dataset(url, table))
 
 
 def file_dataset(path: str | Path) -> Dataset:
-    """A file or a folder of this host."""
+    """Return the dataset of a file or folder on this host."""
     return Dataset("file", str(Path(path).absolute()))
 
 
 def is_on(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether the process has OpenLineage's settings, not disabled."""
+    """Return whether the process has OpenLineage's settings and these do not disable it."""
     given = any(name.startswith(PREFIX) and name not in (DISABLED, NAMESPACE) for name in environ)
     return given and environ.get(DISABLED, "").strip().lower() != "true"
 
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """The reading consumer: facts of a run."""
+    """Facts about the reading consumer, for a run."""
 
     cluster: str
     consumer: str
@@ -105,7 +105,7 @@ class _Run:
 
 
 class Lineage:
-    """Reports the begins and ends of a consumer's runs, from any thread. `emit` may block without delaying others."""
+    """Reports when a consumer's runs begin and end, from any thread. `emit` may block without delaying callers."""
 
     def __init__(self, reader: RunFacts, emit: Callable[[Any], None], namespace: str) -> None:
         self._reader = reader
@@ -119,7 +119,7 @@ class Lineage:
         self._thread.start()
 
     def began(self, topic: str, group: str, brokers: str, outputs: Sequence[Dataset]) -> None:
-        """The reading of a topic begins; a reading under way continues, with these outputs."""
+        """Report the begin of a topic's reading. A run under way continues, with these outputs."""
         new_number = import_module("openlineage.client.uuid").generate_new_uuid
         with self._lock:
             known = self._runs.get(topic)
@@ -129,14 +129,14 @@ class Lineage:
             self._tell("START" if known is None else "RUNNING", run)
 
     def ended(self, topic: str, problem: str = "") -> None:
-        """The reading has ended, by a problem or as requested; a topic without a run is ignored."""
+        """Report the end of a topic's reading, with the problem if any. A topic without a run is ignored."""
         with self._lock:
             run = self._runs.pop(topic, None)
             if run is not None:
                 self._tell("FAIL" if problem else "COMPLETE", run, problem)
 
     def close(self) -> None:
-        """End the open runs, and send the queued events, within `FLUSH_S`."""
+        """End the open runs and send the queued events, within `FLUSH_S`."""
         for topic in tuple(self._runs):
             self.ended(topic)
         self._closed.set()
@@ -161,7 +161,7 @@ class Lineage:
 
 
 def opened(reader: RunFacts, environ: Mapping[str, str] = os.environ) -> Lineage | None:
-    """Return the lineage of this process; `None` if off, or on but unusable (the log then says why)."""
+    """Return the lineage of this process; `None` if off or unusable. The log gives the reason if unusable."""
     if not is_on(environ):
         return None
     try:
@@ -179,7 +179,7 @@ def opened(reader: RunFacts, environ: Mapping[str, str] = os.environ) -> Lineage
 
 
 def _event(kind: str, run: _Run, namespace: str, reader: RunFacts, problem: str) -> Any:
-    """An event of OpenLineage's client."""
+    """Return an event of OpenLineage's client."""
     events, facets = import_module("openlineage.client.event_v2"), import_module("openlineage.client.facet_v2")
     tag, facts = facets.tags_run.TagsRunFacetFields, {"cluster": reader.cluster, "consumer": reader.consumer}
     facts["incarnation"] = str(reader.incarnation)

@@ -1,4 +1,4 @@
-"""The rules of every transactional sink: which entries a claim changes, and which partitions a batch leaves out."""
+"""The rules of all transactional sinks: which entries a claim changes, and which partitions a batch leaves out."""
 
 from collections.abc import Collection, Mapping
 
@@ -15,7 +15,7 @@ Stored = Mapping[int, tuple[str, SinkEntry]]
 def taken(
     writer: Writer, tokens: Mapping[int, Token], forget: Mapping[int, int], stored: Stored
 ) -> dict[int, SinkEntry]:
-    """Return the entries that a claim writes; a partition whose entry refuses the token is not among them."""
+    """Return the entries that a claim writes, without partitions whose present entry refuses the token."""
     found: dict[int, SinkEntry] = {}
     for partition, token in tokens.items():
         topic_id, entry = stored.get(partition, ("", None))
@@ -29,9 +29,9 @@ def taken(
 
 
 def left_out(writer: Writer, steps: Mapping[int, SinkStep], stored: Stored, place: str) -> dict[int, SinkEntry]:
-    """Return the partitions under another token, whose rows a batch leaves out; raises `PositionMoved`.
+    """Return the partitions whose entries have another token, so that a batch leaves out their rows.
 
-    `place`: name of what holds the positions.
+    Raises `PositionMoved`. `place`: name of the table that holds the positions.
     """
     refused: dict[int, SinkEntry] = {}
     for partition, step in sorted(steps.items()):
@@ -66,7 +66,7 @@ def check_rows(writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table) ->
 
 
 def without(rows: pa.Table, partitions: Collection[int]) -> pa.Table:
-    """Return the rows of all other partitions."""
+    """Return the rows whose partition is not among these."""
     if not partitions:
         return rows
     return rows.filter(pc.invert(pc.is_in(rows["partition"], pa.array(sorted(partitions), rows["partition"].type))))

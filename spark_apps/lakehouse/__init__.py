@@ -1,17 +1,17 @@
 """Exactly once into Delta Lake and Apache Iceberg: one commit holds the rows and the positions of their partitions.
 
-`table_sink.TableSink` decides, by the rules of every sink; `delta` and `iceberg` read the entries and make the commits. A
-commit holds only if no other commit has changed an entry since the read. `docs/lakehouse.md` says what a site does.
+`table_sink.TableSink` decides, by the rules of every sink. `delta` and `iceberg` read the entries and make the commits.
+A commit succeeds only if no other commit has changed an entry since the read. `docs/lakehouse.md` is the guide.
 """
 
 from coordinator_tasks.core.errors import Refused
 
 
 class TableRefused(Refused):
-    """A table of Delta Lake or Apache Iceberg cannot take the rows: its package is not installed, there is no such table,
-    the table has a newer format than the package, or a column does not fit. Nothing was written.
+    """A table of Delta Lake or Apache Iceberg cannot take the rows: its package is not installed, the table does not
+    exist, its format is newer than the package, or a column does not fit. Nothing was written.
 
-    Remedy: do what the text says. The pipeline of this table waits and tries again; others go on.
+    Remedy: do what the text says. The pipeline of this table waits and tries again; other pipelines continue.
     """
 
     code = "KPC-029"

@@ -1,14 +1,14 @@
-"""Delta Lake: rows and positions in one commit, positions as application transactions.
+"""Delta Lake: one commit holds the rows and the positions. Positions are Delta's application transactions.
 
-A partition has five application transactions, which checkpoints keep when the log is cleaned up:
+A partition has five application transactions. Checkpoints keep them when the log is cleaned up.
 
 - `kafka/CLUSTER/TOPIC/TOPIC_ID/PARTITION`: the offset up to which the table has all records; -1 = none
-- `kafka/CLUSTER/TOPIC/PARTITION/...`: `epoch` and `incarnation` of the token, and two digests: `topic` of the topic's id,
-  `holder` of the topic's id, the token and the consumer
+- `kafka/CLUSTER/TOPIC/PARTITION/...`: the token's `epoch` and `incarnation`, and two digests: `topic`, of the topic's
+  id, and `holder`, of the topic's id, the token and the consumer
 
-Each commit of a claim or a batch writes all five. Delta refuses a commit whose application transactions were written by
-another commit since the read, so no batch under an old token comes after a claim. Other commits, such as appends or a
-compaction, do not disturb. The names behind the digests stand in the commit's `userMetadata`.
+Each commit of a claim or a batch writes all five. Delta refuses a commit if another commit has written the same
+application transactions since the read. So no batch under an old token follows a claim. Other commits, such as appends
+or a compaction, do not conflict. The commit's `userMetadata` has the texts behind the digests.
 """
 
 import hashlib
@@ -46,18 +46,18 @@ except ImportError as missing:
 PREFIX = "kafka"
 NO_OFFSET = -1
 UNKNOWN = "another consumer"
-"""A holder whose commit is no longer in the log."""
+"""Shown as the holder if its commit is no longer in the log."""
 FORGETS = "delta.setTransactionRetentionDuration"
 MAPPED = "delta.columnMapping.mode"
 READERS = 8
-"""Commits of the log that are read at once."""
+"""Commits of the log to read in parallel."""
 
 
 class DeltaSink(TableSink):
-    """Exactly once into a Delta table; `storage_options` are those of the package deltalake.
+    """Exactly once into a Delta table. `storage_options`: options of the package deltalake.
 
-    `schema`: creates the table where it is missing, partitioned by `partition_by`. `evolve`: columns that the table lacks
-    are added to the table.
+    `schema`: create a missing table with this schema, partitioned by `partition_by`. `evolve`: add columns that the
+    table lacks.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class DeltaSink(TableSink):
 
 
 class _Delta:
-    """One handle of the table, with the application transactions of the version that was read last."""
+    """One handle of the table, with the application transactions of the version at the last read."""
 
     def __init__(
         self, uri: str, options: dict[str, str], schema: pa.Schema | None, partition_by: list[str], evolve: bool
@@ -113,7 +113,7 @@ class _Delta:
                     mode: Any = "merge" if self._evolve else None
                     write_deltalake(table, found, mode="append", schema_mode=mode, commit_properties=properties)
             except CommitFailedError as error:
-                if self._opened().version() == version:  # nobody came in between: the table refuses such commits
+                if self._opened().version() == version:  # no other commit in between: the table itself refuses
                     raise
                 raise Conflict(in_one_line(str(error))) from error
 
@@ -144,7 +144,7 @@ class _Delta:
         except TableNotFoundError:
             if self._schema is None:
                 raise
-        with suppress(CommitFailedError):  # another consumer creates the table
+        with suppress(CommitFailedError):  # another consumer has created the table
             DeltaTable.create(
                 self._uri, self._schema, mode="ignore", partition_by=self._partition_by, storage_options=self._options
             )
@@ -152,7 +152,7 @@ class _Delta:
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
-        """After an error, the next `read` opens the table anew: the commit may have been applied."""
+        """After an error, let the next `read` open the table anew, because the commit may have been applied."""
         try:
             yield
         except Conflict:
@@ -171,17 +171,17 @@ class _Delta:
 
 
 class _Log:
-    """The application transactions in Delta's log: the newest checkpoint, and each commit since."""
+    """The application transactions in Delta's log, from the newest checkpoint and each commit since."""
 
     def __init__(self, uri: str, options: dict[str, str]) -> None:
         self._files = pyarrow.fs.PyFileSystem(DeltaStorageHandler(uri, options))
         self._version = -1
         self._found: dict[str, int] = {}
         self._names: dict[str, tuple[str, str]] = {}
-        """Key of a partition and digest → generation and consumer."""
+        """(Partition's key and digest) → generation and consumer."""
 
     def follow(self, version: int) -> None:
-        """Read up to this version."""
+        """Read the log up to this version."""
         if self._version < 0:
             self._read_checkpoint(version)
         with ThreadPoolExecutor(READERS) as readers:
@@ -191,7 +191,7 @@ class _Log:
         self._version = version
 
     def entry(self, writer: Writer, partition: int, token: Token) -> tuple[str, SinkEntry] | None:
-        """Return topic id and entry of a partition; `token` is the asking writer's."""
+        """Return topic id and entry of a partition. `token` is the caller's own."""
         key = _key(writer, partition)
         epoch, incarnation, holder, topic = (
             self._found.get(f"{key}/{name}") for name in ("epoch", "incarnation", "holder", "topic")
@@ -213,7 +213,7 @@ class _Log:
             self._names |= _names_in(action["commitInfo"].get("userMetadata"))
 
     def _lines(self, version: int) -> list[bytes]:
-        """Return the lines of a commit that matter here."""
+        """Return the lines of a commit with an application transaction or the commit's metadata."""
         with self._files.open_input_file(f"_delta_log/{version:020}.json") as file:
             lines: list[bytes] = file.read().splitlines()
         return [line for line in lines if b'"txn"' in line[:20] or b'"commitInfo"' in line[:20]]
@@ -246,7 +246,7 @@ def _added(file: Mapping[str, Any]) -> Any:
 
 
 def _checkpoint_files(last: Mapping[str, Any]) -> list[str]:
-    """Return the names of a checkpoint's files, by the content of `_last_checkpoint`."""
+    """Return the names of a checkpoint's files, from the content of `_last_checkpoint`."""
     name, parts = f"{last['version']:020}.checkpoint", last.get("parts")
     if last.get("v2Checkpoint") is not None:
         return [last["v2Checkpoint"]["path"]]
@@ -293,5 +293,5 @@ def _holder(writer: Writer, token: Token) -> int:
 
 
 def _digest(*parts: str | int) -> int:
-    """Return 63 bits of a digest: the version of an application transaction is a signed long."""
+    """Return a digest of 63 bits, because the version of an application transaction is a signed long."""
     return int.from_bytes(hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).digest()) >> 1

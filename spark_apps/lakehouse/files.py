@@ -1,6 +1,6 @@
-"""Files that executors write: one Parquet file for each Kafka partition of a task, which the sink's commit names.
+"""Files that executors write: one Parquet file for each Kafka partition of a task. The sink's commit names the files.
 
-Each attempt of a task writes under names of its own. A file that no commit names is not part of the table.
+Each attempt of a task uses new file names. A file that no commit names does not belong to the table.
 """
 
 import json
@@ -27,15 +27,15 @@ SPARK_SCHEMA = "partition int, file string, size long, statistics string"
 
 
 def are_files(rows: pa.Table) -> bool:
-    """Return whether the rows of a batch name files."""
+    """Return whether the rows of a batch are names of files."""
     return bool(rows.column_names == FILES.names)
 
 
 @dataclass(frozen=True)
 class FileWriter:
-    """A function for Spark's `mapInArrow`: writes a task's rows into files, and returns a row for each file.
+    """A function for Spark's `mapInArrow`, which writes a task's rows into files and returns a row for each file.
 
-    `create` opens a new file by its path; `folder` begins the paths.
+    `create` opens a new file by its path. `folder` is the beginning of each path.
     """
 
     create: Callable[[str], Any]
@@ -66,7 +66,7 @@ class _File:
         self._writer.write_table(rows)
 
     def close(self) -> dict[str, Any]:
-        """Make the file durable, and return its path, size and Delta's statistics."""
+        """Make the file durable. Return its path, its size and Delta's statistics."""
         self._writer.close()
         size = self._output.tell()
         self._output.close()
@@ -74,7 +74,7 @@ class _File:
 
 
 def _statistics(metadata: Any) -> dict[str, Any]:
-    """Return the rows of a file, and bounds of the columns with whole numbers."""
+    """Return the number of rows of a file, and the bounds of its whole-number columns."""
     bounds: dict[str, tuple[int, int]] = {}
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     for place in range(metadata.num_columns):

@@ -1,4 +1,4 @@
-"""Rows in the columns of a table: values unchanged, or refused."""
+"""Fits rows into the columns of a table, with unchanged values, or refuses the rows."""
 
 import pyarrow as pa
 
@@ -6,9 +6,10 @@ from spark_apps.lakehouse import TableRefused
 
 
 def fitted(rows: pa.Table, schema: pa.Schema, place: str, evolve: bool) -> pa.Table:
-    """Return the rows with the table's columns, values unchanged; raises `TableRefused`.
+    """Return the rows with the table's columns and unchanged values; raises `TableRefused`.
 
-    The column `partition` is left out if the table has none. `evolve`: further columns stay, for the format to add.
+    Without a column `partition` in the table, the rows lose theirs. `evolve`: keep further columns, which the format
+    adds.
     """
     further = [name for name in rows.column_names if name not in schema.names and name != "partition"]
     if further and not evolve:

@@ -1,9 +1,9 @@
-"""Apache Iceberg: rows and positions in one commit, positions as properties of the table.
+"""Apache Iceberg: one commit holds the rows and the positions. Positions are properties of the table.
 
 The property `kafka/CLUSTER/TOPIC/PARTITION` holds a partition's entry as JSON. Properties survive compaction, expiry of
-snapshots, and the commits of other programs. Each commit of a claim or a batch also adds a snapshot, and the catalog
-takes the commit only if the branch `main` still has the snapshot that was read. So no batch under an old token comes after
-a claim. The snapshot's summary repeats the entries that the commit changed, for time travel.
+snapshots, and the commits of other programs. Each commit of a claim or a batch also adds a snapshot. The catalog takes
+the commit only if the branch `main` still has the snapshot that was read. So no batch under an old token follows a
+claim. For time travel, the snapshot's summary repeats the entries that the commit changed.
 """
 
 import json
@@ -48,23 +48,23 @@ except ImportError as missing:
 
 try:
     from sqlalchemy.exc import SQLAlchemyError
-except ImportError:  # only SQL catalogs need it
+except ImportError:  # installed only for SQL catalogs
 
     class SQLAlchemyError(Exception):  # type: ignore[no-redef]
-        """Never raised."""
+        """Stands in for the missing class; never raised."""
 
 
 PREFIX = "kafka"
 SUMMARY = "kafka"
 _AWAY = (OSError, RESTError, SQLAlchemyError)
 CONNECT_LIMIT_S, ANSWER_LIMIT_S = 10.0, 60.0
-"""For each request to a REST catalog; pyiceberg itself has no limit."""
+"""Limits of each request to a REST catalog. pyiceberg itself has no limit."""
 
 
 class IcebergSink(TableSink):
-    """Exactly once into the Iceberg table `namespace.name` of a catalog, by its name and pyiceberg's properties.
+    """Exactly once into the Iceberg table `namespace.name`. `catalog`, `properties`: pyiceberg's name and properties.
 
-    `schema`: creates the table where it is missing. `evolve`: columns that the table lacks are added to the table.
+    `schema`: create a missing table with this schema. `evolve`: add columns that the table lacks.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class IcebergSink(TableSink):
 
 
 class _Iceberg:
-    """One handle of the table, at the version that was read last."""
+    """One handle of the table, at the version of the last read."""
 
     def __init__(self, catalog: Callable[[], Catalog], table: str, schema: pa.Schema | None, evolve: bool) -> None:
         self.place = f"Iceberg table {table}"
@@ -106,7 +106,7 @@ class _Iceberg:
         table = self._table
         if table is None:
             raise Conflict("the table was not read")
-        # pyiceberg itself repeats a refused commit on the new snapshot, which would pass over a claim.
+        # pyiceberg would repeat a refused commit on the new snapshot, and so ignore a claim in between.
         table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
         properties = {_key(writer, partition): _text(writer, entry) for partition, entry in entries.items()}
         with self._answering(), table.transaction() as transaction:
@@ -128,7 +128,7 @@ class _Iceberg:
                 table = self._opened(self._load())
         folder = f"{table.location()}/data/"
         schema = table.schema().as_arrow()
-        plain = pa.schema([field.remove_metadata() for field in schema])  # `add_files` refuses ids of fields
+        plain = pa.schema([field.remove_metadata() for field in schema])  # `add_files` refuses fields with ids
         return FileWriter(partial(_create, table.io), folder, plain, self.place)
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class _Iceberg:
             self._catalog = None
 
     def _files(self, transaction: Transaction, rows: pa.Table) -> list[DataFile]:
-        """Write the rows as data files, once for all tries of a batch."""
+        """Write the rows as data files. Repeated tries of a batch use the same files."""
         found = fitted(rows, transaction.table_metadata.schema().as_arrow(), self.place, self._evolve)
         if found.num_columns > len(transaction.table_metadata.schema().fields):
             with transaction.update_schema() as update:
@@ -189,14 +189,14 @@ class _Iceberg:
 
 
 class _Bounded(HTTPAdapter):
-    """Ends a request that is not answered in time."""
+    """Ends a request without an answer in time."""
 
     def send(self, *request: Any, **options: Any) -> Response:
         return super().send(*request, **options | {"timeout": (CONNECT_LIMIT_S, ANSWER_LIMIT_S)})
 
 
 def _bounded(catalog: Catalog) -> Catalog:
-    session = getattr(catalog, "_session", None)  # a REST catalog's
+    session = getattr(catalog, "_session", None)  # exists in a REST catalog
     if isinstance(session, Session):
         for scheme in ("http://", "https://"):
             session.mount(scheme, _Bounded())
@@ -208,7 +208,7 @@ def _create(io: FileIO, path: str) -> Any:
 
 
 def _layout(metadata: TableMetadata) -> tuple[Any, ...]:
-    """Return what data files depend on."""
+    """Return the parts of the metadata on which data files depend."""
     return metadata.schema(), metadata.spec(), metadata.sort_order()
 
 

@@ -1,7 +1,7 @@
-"""The sink of a table format: claims and batches as commits, decided by the rules of every sink.
+"""The sink of a table format. Claims and batches are commits, decided by the rules of every sink.
 
-A commit is optimistic: read the entries, decide, commit on the condition that no entry has changed since. After a
-conflict the entries are read and judged again, so a former owner cannot write over a claim.
+Commits are optimistic: read the entries, decide, and commit on condition that no entry has changed since. After a
+conflict the entries are read and judged again, so a former owner cannot overwrite a claim.
 """
 
 import random
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 CLAIM_WAIT_S = 0.9
-"""Seconds that a claim's caller waits; a slower claim goes on, and the repeated call gets its result."""
+"""Seconds that a claim's caller waits. A slower claim continues, and the next call returns its result."""
 MOST_TRIES = 20
 LONGEST_PAUSE_S = 1.0
 Tokens = Mapping[int, Token]
 
 
 class Conflict(Exception):
-    """Another commit has changed the table since the read: nothing was written."""
+    """Another commit has changed the table since the read. Nothing was written."""
 
 
 class Table(Protocol):
-    """A table of one format, for one thread at a time. Raises `SinkUnavailable`, `TableRefused`, or the format's error."""
+    """A table of one format; one thread at a time. Raises `SinkUnavailable`, `TableRefused` or the format's error."""
 
     place: str
 
     def read(self, writer: Writer, tokens: Tokens) -> Stored:
-        """Return the present entries of these partitions. `tokens` are the caller's own."""
+        """Return the present entries of these partitions. `tokens`: the caller's own tokens."""
 
     def commit(self, writer: Writer, entries: Mapping[int, SinkEntry], rows: pa.Table | None) -> None:
         """Store entries and rows in one commit, durable on return.
@@ -47,17 +47,17 @@ class Table(Protocol):
         """
 
     def file_writer(self) -> FileWriter:
-        """Return the writer of an executor's files, for the table's present columns."""
+        """Return the writer for files on executors, with the table's present columns."""
 
     def close(self) -> None:
-        """End the connections; the next `read` makes new ones."""
+        """Close the connections. The next `read` makes new connections."""
 
 
 class TableSink:
-    """A `delivery.TransactionalSink` on a table; `opened` makes a further handle of the table."""
+    """A `delivery.TransactionalSink` on a table. `opened` returns a new handle of the table."""
 
     def __init__(self, opened: Callable[[], Table]) -> None:
-        self._written, self._claimed = opened(), opened()  # a claim does not wait for a batch that is being written
+        self._written, self._claimed = opened(), opened()  # two handles, so that a claim need not wait for a batch
         self._lock = threading.Lock()
         self._claiming: _Claim | None = None
 
@@ -99,11 +99,11 @@ class TableSink:
         return _repeated(batch, place)
 
     def files(self, batch: "DataFrame") -> "DataFrame":
-        """Let executors write the rows: for `each_batch` of `ExactlyOnce`. Only names of files come to the driver."""
+        """Let executors write the rows. For `each_batch` of `ExactlyOnce`; the driver gets only names of files."""
         return batch.mapInArrow(self._written.file_writer(), SPARK_SCHEMA)
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         self._written.close()
         with self._lock:
             claim = self._claiming
@@ -112,7 +112,7 @@ class TableSink:
 
 
 class _Claim:
-    """A claim under way, in a thread of its own: a store that hangs must not hold up the other partitions."""
+    """A claim under way in a separate thread, so that a hanging store does not delay other partitions."""
 
     def __init__(self, table: Table, writer: Writer, tokens: Tokens, forget: Mapping[int, int]) -> None:
         self.asked = (writer, tokens, forget)
@@ -159,7 +159,7 @@ def _repeated(attempt: Callable[[], dict[int, SinkEntry]], place: str) -> dict[i
 
 
 def described(writer: Writer, entries: Mapping[int, SinkEntry]) -> dict[str, Any]:
-    """Return the content of a commit, for persons: who has written up to where."""
+    """Return a description of a commit for people: the writer, and each partition's offset."""
     return {
         "kafka": {"cluster": writer.cluster, "topic": writer.topic, "topic_id": writer.topic_id},
         "consumer": writer.consumer,

@@ -1,6 +1,6 @@
-"""The SQL dialects of a sink's database, a file for each, named after the scheme of the database's address.
+"""The SQL dialects of a sink's database. Each dialect is a file, named after the scheme of the database's address.
 
-A dialect is everything that differs between databases: addresses, connections, statements, and errors.
+A dialect has everything that differs between databases: addresses, connections, statements, and errors.
 """
 
 import re
@@ -17,22 +17,22 @@ ALIASES = {"mariadb": "mysql", "postgres": "postgresql"}
 """Other schemes of an address → the dialect's file."""
 
 MOST_MARKS = 500
-"""Values that one statement compares a column with."""
+"""Maximum values that one statement compares a column with."""
 
 Row = Sequence[Any]
 
 
 class Cursor:
-    """The part of DB-API that sinks use, within a transaction; placeholders are `?`. A dialect overrides what differs."""
+    """DB-API's cursor as sinks use it, in a transaction; placeholders are `?`. A dialect overrides differences."""
 
     BY_KEY: ClassVar[str] = ""
-    """End of a `CREATE TABLE` whose rows are found and replaced by their primary key."""
+    """End of a `CREATE TABLE` statement for tables whose rows are found and replaced by their primary key."""
 
     def __init__(self, cursor: Any) -> None:
         self._cursor = cursor
 
     def execute(self, statement: str, values: Row = ()) -> int:
-        """Run one statement; returns the number of changed rows."""
+        """Run one statement. Return the number of changed rows."""
         self._cursor.execute(self._marked(statement), tuple(self._storable(statement, values)))
         return int(self._cursor.rowcount)
 
@@ -41,7 +41,7 @@ class Cursor:
         self._cursor.executemany(self._marked(statement), [self._storable(statement, row) for row in rows])
 
     def query(self, statement: str, values: Row = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query."""
+        """Return all rows of a query."""
         self._cursor.execute(self._marked(statement), tuple(self._storable(statement, values)))
         return [tuple(row) for row in self._cursor.fetchall()]
 
@@ -50,7 +50,7 @@ class Cursor:
         return self.query(statement, values)
 
     def query_in(self, statement: str, values: Row, column: str, wanted: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Return all rows of a query that ends with a condition, where the column has one of the wanted values."""
+        """Return all rows of a query, which ends with a condition, whose column has one of the wanted values."""
         found: list[tuple[Any, ...]] = []
         for first in range(0, len(wanted), MOST_MARKS):
             some = wanted[first : first + MOST_MARKS]
@@ -65,9 +65,9 @@ class Cursor:
 
     @contextmanager
     def savepoint(self, undone: Callable[[Exception], bool]) -> Iterator[None]:
-        """Undo the block if it ends with an error that `undone` accepts; any error is raised.
+        """Undo the block if it ends with an error that `undone` accepts. Every error is raised.
 
-        After another error, the transaction has to end.
+        After an error that `undone` does not accept, the transaction has to end.
         """
         self.execute("SAVEPOINT part")
         try:
@@ -80,34 +80,34 @@ class Cursor:
         self.execute("RELEASE SAVEPOINT part")
 
     def has_table(self, table: str) -> bool:
-        """Return whether there is such a table."""
+        """Return whether the table exists."""
         return self.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", [table]) != []
 
     def make_index(self, name: str, table: str, columns: Sequence[str], where: str) -> None:
-        """Create the index of these rows where it is missing; a dialect without partial indexes takes all rows."""
+        """Create the index of the rows that match `where`, if missing; of all rows if the dialect has no such index."""
         self.execute(f'CREATE INDEX IF NOT EXISTS {name} ON "{table}" ({quoted(columns)}) WHERE {where}')
 
     def load(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
-        """Add many rows in the database's quickest way; a row whose key exists is an error."""
+        """Add many rows in the database's fastest way. A row whose key exists is an error."""
         self.executemany(insertion(table, columns), rows)
 
     def merge(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
-        """Add the rows in order; a row whose key exists changes nothing."""
+        """Add the rows in order. A row whose key exists is ignored."""
         self.executemany(f"{insertion(table, columns)} ON CONFLICT DO NOTHING", rows)
 
     def replace(self, table: str, columns: Sequence[str], key: Sequence[str], rows: Iterable[Row]) -> None:
-        """Add the rows; a row whose key exists takes the place of the present row. No key comes twice."""
+        """Add the rows. A row replaces the present row with the same key. No key comes twice."""
         self.executemany(f"{insertion(table, columns)} {replacement(columns, key)}", rows)
 
     def exclusively(self, matter: str) -> None:
-        """Hold the lock of this name until the end of the transaction; others wait."""
+        """Hold the lock with this name until the end of the transaction, so that other transactions wait."""
 
     def _marked(self, statement: str) -> str:
-        """The statement with the driver's placeholders."""
+        """Return the statement with the driver's placeholders."""
         return statement
 
     def _storable(self, statement: str, values: Row) -> Row:  # noqa: ARG002 - a dialect names the statement
-        """The values of a statement; raises `Refused`."""
+        """Return the values as the driver takes them; raises `Refused`."""
         return values
 
 
@@ -117,26 +117,26 @@ class Dialect(Protocol):
     error: type[Exception]
 
     def check(self, url: str) -> None:
-        """Raise `Refused` for a harmful or unreadable address, without a value of the address: it may be a password."""
+        """Raise `Refused` for a harmful or unreadable address. The error shows no value, which may be a password."""
 
     def connect(self, url: str, lock_wait_s: float | None) -> Any:
-        """Return a connection of DB-API; see `Database` for `lock_wait_s`."""
+        """Return a DB-API connection. `lock_wait_s`: see `Database`."""
 
     def begin(self, connection: Any) -> Cursor:
         """Begin a transaction."""
 
     def is_away(self, error: Exception) -> bool:
-        """Return whether the server or the file is unreachable; failed statements and lock time-outs do not count."""
+        """Return whether the server or the file is unreachable. Failed statements and lock time-outs do not count."""
 
     def blames_row(self, error: Exception) -> bool:
-        """Return whether a row's values may have caused the error: not a full disk, a lock time-out or a missing table."""
+        """Return whether a row's values may have caused the error; no full disk, lock time-out or missing table."""
 
     def dataset(self, url: str, table: str) -> tuple[str, str]:
         """Return the table's namespace and name in OpenLineage."""
 
 
 def dialect_of(url: str) -> Dialect:
-    """Return the dialect of a database's address. Raises `Refused`, without the address: it may hold a password."""
+    """Return the dialect of a database's address. Raises `Refused` without the address, which may hold a password."""
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", url)
     name = ALIASES.get(scheme[1], scheme[1]) if scheme else ""
     known = sorted(file.name for file in iter_modules(__path__))
@@ -158,7 +158,7 @@ def dialect_of_error(error: Exception) -> Dialect | None:
 
 
 def insertion(table: str, columns: Sequence[str]) -> str:
-    """Return the statement that adds a row; all names come from our own code, all values are bound."""
+    """Return the statement that adds a row. All names come from our own code; all values are bound."""
     return f'INSERT INTO "{table}" ({quoted(columns)}) VALUES ({", ".join("?" for _ in columns)})'  # noqa: S608
 
 

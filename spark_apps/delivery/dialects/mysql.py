@@ -1,7 +1,7 @@
 """MySQL and MariaDB at `mysql://user@host/name`.
 
-The password does not belong into the address: a file of options has it, `~/.my.cnf` or the address's `defaults_file`, in
-its group `[client]`. Texts are compared byte by byte, as in the other databases. Tables have to be InnoDB's.
+The address has no password. An option file has it, in the group `[client]` of `~/.my.cnf` or of the address's
+`defaults_file`. Texts are compared byte by byte, as in the other databases. Tables have to be InnoDB tables.
 """
 
 import re
@@ -31,17 +31,17 @@ LOCK_WAIT_S = 10.0
 _SESSION = (
     "SET SESSION sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-    # The server ends the connection of a writer that stops within a transaction, or loses its host.
+    # The server closes the connection of a writer that stops within a transaction or loses its host.
     "SET SESSION wait_timeout = 60",
 )
 _KEY_BYTES = 3_072
-"""InnoDB's limit of all columns of a key; a character takes 4 bytes."""
+"""InnoDB's limit for all columns of a key together. A character takes 4 bytes."""
 _LONGEST_KEY = 255
 """Maximum characters of a text in a key."""
 _LONGEST_BYTES = 1_000
 """Maximum bytes of a binary column in a key."""
 _BOUNDED = {"cluster": MAX_ID_BYTES, "topic": MAX_TOPIC_CHARS, "topic_id": 36}
-"""Characters of texts that have a limit of their own; they leave more of a full key to the other texts."""
+"""Maximum characters of texts with a limit of their own. Shorter columns leave more of a key to other texts."""
 _NUMBER_BYTES = 8
 _KEYS = re.compile(r"(?:PRIMARY KEY|UNIQUE) \((.*?)\)", re.IGNORECASE)
 _TYPES = {"TEXT": "LONGTEXT", "BYTEA": "LONGBLOB"}
@@ -56,11 +56,11 @@ _GONE = frozenset(
     }
 )
 _OF_ROW = frozenset({1292, 1366, 3819, 4025})
-"""Codes of refused values and failed checks for which pymysql has no class of their own."""
+"""Error codes of refused values and failed checks that have no separate class in pymysql."""
 
 
 class _Connection(pymysql.connections.Connection):  # type: ignore[misc]
-    """Sets the session after each connect: an idle connection is made anew."""
+    """Configures the session after each connect, because an idle connection is replaced."""
 
     def __init__(self, session: Sequence[str], **options: Any) -> None:
         self._statements = session
@@ -73,7 +73,7 @@ class _Connection(pymysql.connections.Connection):  # type: ignore[misc]
                 cursor.execute(statement)
             cursor.execute("SELECT VERSION()")
             (version,) = cursor.fetchone()
-            # "a" and "a " are two keys.
+            # Without padding: "a" and "a " are different keys.
             exact = "utf8mb4_nopad_bin" if "mariadb" in version.lower() else "utf8mb4_0900_bin"
             cursor.execute(f"SET NAMES utf8mb4 COLLATE {exact}")
         self.table_options = f"ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE={exact}"
@@ -130,7 +130,7 @@ class _Cursor(Cursor):
 
 
 def _typed(statement: str) -> str:
-    """Return a `CREATE TABLE` with MySQL's types: a text in a key has a length."""
+    """Return a `CREATE TABLE` statement with MySQL's types. A text in a key needs a length."""
     keys = [[name.strip(' "') for name in found.split(",")] for found in _KEYS.findall(statement)]
     kinds = {name: kind.upper() for _, name, kind in _COLUMN.findall(statement)}
     lengths: dict[str, int] = {}
@@ -148,7 +148,7 @@ def _typed(statement: str) -> str:
 
 
 def _lengths(key: Sequence[str], kinds: Mapping[str, str]) -> dict[str, int]:
-    """Return the lengths of a key's texts and binary columns, so that the key fits."""
+    """Return the lengths of a key's text and binary columns, such that the key fits."""
     texts = [name for name in key if kinds.get(name) == "TEXT"]
     binaries = {name: _LONGEST_BYTES for name in key if kinds.get(name) == "BYTEA"}
     left = (_KEY_BYTES - sum(binaries.values()) - _NUMBER_BYTES * (len(key) - len(texts) - len(binaries))) // 4
@@ -190,7 +190,7 @@ class MySQL(Dialect):
     def begin(self, connection: _Connection) -> Cursor:
         try:
             connection.ping(reconnect=False)
-        except pymysql.Error:  # the server has ended the idle connection
+        except pymysql.Error:  # the server has closed the idle connection
             connection.connect()
         connection.begin()
         return _Cursor(connection.cursor(), connection.table_options)
@@ -209,7 +209,7 @@ class MySQL(Dialect):
 
 
 def _options(url: str) -> Mapping[str, Any]:
-    """Return the arguments of a connection. An argument wins over the file of options."""
+    """Return the arguments of a connection. An argument overrides the option file."""
     parts = urlsplit(url)
     given = dict(parse_qsl(parts.query))
     known = {"host": parts.hostname, "port": parts.port, "user": parts.username, "password": parts.password}

@@ -1,8 +1,8 @@
 """PostgreSQL at `postgresql://user@host/name`.
 
-The password does not belong into the address: libpq reads it from `~/.pgpass` or the file in `PGPASSFILE`. Only harmless
-parameters of an address are taken: other parameters of libpq load a library, read a file of services, or send the
-password of one host to another.
+The address has no password: libpq reads the password from `~/.pgpass` or the file in `PGPASSFILE`. An address may have
+only harmless parameters: with others, libpq loads a library, reads a service file, or sends one host's password to
+another.
 """
 
 import re
@@ -27,7 +27,7 @@ _CONNECTION = {
     "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
 }
-"""For libpq: a server whose host is gone ends a transaction after 25 s. Linux would wait for two hours."""
+"""Settings for libpq. A transaction ends 25 s after its host is lost; Linux alone would wait for two hours."""
 _PARAMETERS = frozenset(
     {
         *("user", "password", "host", "port", "dbname", "application_name", "client_encoding", "connect_timeout"),
@@ -37,9 +37,9 @@ _PARAMETERS = frozenset(
     }
 )
 _FILES = frozenset({"sslcert", "sslcrl", "sslkey", "sslrootcert"})
-"""Parameters that are absolute paths.
+"""Parameters whose values are absolute paths.
 
-With a colon libpq would take a key for an engine's key, and load the engine's library.
+If a key's path had a colon, libpq would take it for the key of an engine, and load the engine's library.
 """
 _SESSION = {
     "lock_timeout": "10s",
@@ -48,22 +48,22 @@ _SESSION = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
 }
-"""A writer that stops within a transaction, or loses its host, must not lock its rows for hours."""
+"""Session settings. A writer that stops within a transaction, or loses its host, must not lock its rows for hours."""
 STAGED_ROWS = 500
-"""From so many rows on, COPY into a temporary table and one INSERT are quicker than an INSERT for each row."""
+"""Rows from which COPY into a temporary table and one INSERT are faster than an INSERT per row."""
 _MAY_STAGE = "SELECT has_database_privilege(current_database(), 'TEMP')"
 _ENDS = frozenset({"57P01", "57P02", "57P03"})
-"""A server that shuts down, has crashed, or still starts.
+"""Error codes of a server that shuts down, has crashed, or is still starting.
 
-Class 08 is the connection; an error at connecting has no code.
+Codes of class 08 concern the connection. An error while connecting has no code.
 """
 
 _OF_ROW = ("21", "22", "23", "44", "54000", "P0")
-"""Cardinality, data, constraints, a view's check, a value too long for an index, and errors raised by triggers."""
+"""Error classes that a row may cause: cardinality, data, constraints, views' checks, long index values, triggers."""
 
 
 class _Cursor(Cursor):
-    # Room in each page, so that a changed row stays in the row's page and no index changes.
+    # Room in each page, so that a changed row stays in its page and no index changes.
     BY_KEY = "WITH (fillfactor = 80)"
 
     def __init__(self, cursor: Any) -> None:
@@ -95,11 +95,11 @@ class _Cursor(Cursor):
             super().replace(table, columns, key, many)
 
     def _staged(self, table: str, columns: Sequence[str], rows: Sequence[Row], conflict: str) -> bool:
-        """Add the rows by way of a temporary table; False for few rows, or for an account without temporary tables."""
+        """Add the rows through a temporary table. Return False for few rows, or without the right to such tables."""
         if len(rows) < STAGED_ROWS or self.query(_MAY_STAGE) != [(True,)]:
             return False
         staged, names = f"staged_{table}", quoted(columns)
-        # Kept with the connection: a table for each batch would fill the catalogue.
+        # The table lives as long as the connection, because a table per batch would fill the catalogue.
         kept = f'TEMPORARY TABLE IF NOT EXISTS "{staged}" ON COMMIT DELETE ROWS'
         self.execute(f'CREATE {kept} AS SELECT {names} FROM "{table}" WITH NO DATA')  # noqa: S608 (our own names)
         if staged in self._used:

@@ -1,4 +1,4 @@
-"""SQLite: a file at `sqlite:///path`. A transaction locks the whole file."""
+"""SQLite: a file, at `sqlite:///path`. A transaction locks the whole file."""
 
 import math
 import sqlite3
@@ -13,12 +13,12 @@ from spark_apps.delivery.dialects import Cursor, Dialect, Row
 
 BUSY_TIMEOUT_S = 30.0
 CACHE_KIB = 16_000
-"""A batch of 1,000 keys of state changes about 1,000 pages: with SQLite's 2 MB they are read twice, and written early."""
+"""SQLite's cache in KiB. A batch of 1,000 state keys changes about 1,000 pages, which SQLite's 2 MB cannot keep."""
 MOST_CHARS = 200
 """Maximum characters of a statement in an error."""
 _HEADER = b"SQLite format 3\0"
 _APPLICATION = slice(68, 72)
-"""Place of the application number in a file's header; 0 = no application, as in our files."""
+"""Place of the application number in a file's header. Our files have 0, which means no application."""
 _PRIMARY = 0xFF
 """The bits of an extended error code with the primary code."""
 _AWAY = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR})
@@ -26,10 +26,10 @@ _OF_ROW = frozenset({sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3
 _NO_FILE = (0, 0)
 _checking = threading.Lock()
 _checked: set[tuple[int, int]] = set()
-"""Files that were checked, by device and number: a file with a connection of this process must not be opened and closed.
+"""Device and number of the checked files. A file to which this process has a connection must not be opened and closed.
 
-The close would release the locks of SQLite on the file: then another process, closing its connection, deletes the journal
-that this process goes on to write, and the rows are lost.
+The close would release SQLite's locks on the file. Another process could then delete the journal that this process
+still writes, and the rows would be lost.
 """
 
 
@@ -92,18 +92,18 @@ def _path(url: str) -> Path:
 
 
 def _check_once(path: Path) -> None:
-    """Check the file before this process's first connection, and create the file where it is missing."""
+    """Check the file before this process's first connection, and create the file if missing."""
     with _checking:
         if _identity(path) not in _checked:
             _check_file(path)
-            with suppress(OSError):  # SQLite reports why the file cannot be opened
+            with suppress(OSError):  # SQLite itself reports why the file cannot be opened
                 path.touch()
             _checked.add(_identity(path))
             _checked.discard(_NO_FILE)
 
 
 def _identity(path: Path) -> tuple[int, int]:
-    """Return device and number of a file; zeros if there is none."""
+    """Return device and number of a file; zeros for a missing file."""
     try:
         found = path.stat()
     except OSError:
@@ -112,14 +112,15 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def _check_file(path: Path) -> None:
-    """Raise `Refused` for an existing file that is no SQLite database, or carries another program's application number.
+    """Raise `Refused` if an existing file is no SQLite database, or has the application number of another program.
 
-    Nothing is written into such a file. A database without the number may hold a site's own tables: a sink adds its own.
+    Nothing is written into a refused file. A database without such a number may have a site's tables; a sink adds its
+    own.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise Refused(f"{path} is no regular file, so it can be no SQLite database; name a file that does not exist")
     header = b""
-    with suppress(OSError), path.open("rb") as file:  # SQLite reports why the file cannot be opened
+    with suppress(OSError), path.open("rb") as file:  # SQLite itself reports why the file cannot be opened
         header = file.read(_APPLICATION.stop)
     if header and (not header.startswith(_HEADER) or any(header[_APPLICATION])):
         raise Refused(
