@@ -1,7 +1,7 @@
 """The consumer side: a Spark data source for the Kafka partitions assigned to this application, and its agent.
 
-`__all__` is the public interface: everything that a pipeline's author imports. Names load their module at first use, since
-executors and the plain consumer import parts of this package without Spark's session.
+`__all__` is the public interface: all names that a pipeline's author imports. Each name loads its module at first use,
+because executors and the plain consumer import parts of this package without a Spark session.
 """
 
 from importlib import import_module
@@ -64,7 +64,7 @@ __all__ = sorted(_PLACE)  # noqa: PLE0605 - the table is the list
 
 
 def __getattr__(name: str) -> Any:
-    """Return a public name from its module; raise `AttributeError` for another name."""
+    """Return the public name from its module; raise `AttributeError` for any other name."""
     if name not in _PLACE:
         raise AttributeError(f"module {__name__} has no attribute {name}")
     return getattr(import_module(_PLACE[name]), name)

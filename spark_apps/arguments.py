@@ -1,6 +1,6 @@
 """Command line and environment of a consumer, the same for Spark applications and plain clients.
 
-Secrets are never arguments: they are in the settings file (mode 0600) or in the environment, with the names of
+Secrets are never arguments. They are in the settings file (mode 0600) or in the environment, under the names of
 `coordinator_tasks.settings`. An argument overrides the environment, and the environment overrides the file.
 """
 
@@ -25,11 +25,11 @@ from spark_apps.agent.settings import Pacing
 from spark_apps.option_values import capacity, seconds
 
 HOST, ADDRESS = "host", "address"
-"""Words for `--advertise`."""
+"""Words that `--advertise` takes in place of a URL."""
 
 
 def _settings_of(run_folder: str) -> str | None:
-    """Return the settings file that the launcher writes for its consumer."""
+    """Return the path of the settings file that the launcher writes for its consumer."""
     file = RunFolder(Path(run_folder)).settings
     return str(file) if run_folder and file.exists() else None
 
@@ -51,12 +51,13 @@ def _listen(text: str) -> tuple[str, int]:
 
 
 def own_name(word: str, listen: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the host in the URL for `--advertise host` or `--advertise address`, for a server at `listen`.
+    """Return this host's name for the URL that `--advertise host` or `--advertise address` announces for `listen`.
 
     Raises `Refused`.
 
-    Other hosts cannot resolve the name of a pod. YARN's NodeManager passes its name to the containers. If a name also
-    has an IPv6 address, clients try IPv6 first, where nobody listens: `[::]` takes both kinds, `0.0.0.0` only IPv4.
+    `address`: other hosts cannot resolve the name of a pod. YARN's NodeManager gives its name to the containers. For a
+    name with an IPv6 address, clients try IPv6 first: listen on `[::]`, which takes IPv4 too; `0.0.0.0` takes only
+    IPv4.
     """
     name = socket.gethostname()
     if word == HOST:
@@ -80,7 +81,7 @@ def own_name(word: str, listen: str, environ: Mapping[str, str] = os.environ) ->
 def add_consumer_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of every consumer.
 
-    Abbreviations are off: the check of a fleet's arguments relies on full names.
+    Abbreviations are off, because the check of a fleet's arguments relies on full names.
     """
     parser.allow_abbrev = False
     parser.add_argument("--consumer", required=True, help="the stable id of this consumer")
@@ -141,7 +142,7 @@ def add_consumer_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def consumer_settings(given: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> ConsumerSettings:
-    """Return the settings of this consumer; raises `Refused` with the name of a missing or wrong setting."""
+    """Return the settings of this consumer. Raises `Refused` with the name of a missing or wrong setting."""
     overrides = {
         "SETTINGS": given.settings or _settings_of(given.run_folder),
         "CLUSTER": given.cluster,
@@ -159,7 +160,7 @@ def consumer_settings(given: argparse.Namespace, environ: Mapping[str, str] = os
         topics=tuple(name for one in given.topics.split(",") if (name := one.strip())),
         rack=given.rack,
         capacity=given.capacity,
-        attributes=once(dict.fromkeys(given.attribute), "--attribute"),  # a fleet's version may be named once more
+        attributes=once(dict.fromkeys(given.attribute), "--attribute"),  # a fleet's version may repeat an attribute
         host=host,
         port=port,
         advertised="" if by_word else given.advertise,
@@ -179,6 +180,6 @@ def consumer_settings(given: argparse.Namespace, environ: Mapping[str, str] = os
 
 
 def set_up_logs(settings: ConsumerSettings) -> None:
-    """Write this process's log lines as the settings say."""
+    """Set the format of this process's log lines by the settings."""
     logs.set_up(settings.site.log_format)
     logs.know(cluster=settings.site.cluster, consumer=settings.consumer)

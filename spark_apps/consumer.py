@@ -1,13 +1,13 @@
-"""A consumer for PySpark scripts: it reads the partitions that the coordinator assigns to it.
+"""A consumer for PySpark scripts, which reads the partitions that the coordinator assigns.
 
     with Consumer.from_environment(spark, "orders-1") as consumer:
         consumer.pipeline("orders", build)            # build(stream, settings) -> DataStreamWriter
         consumer.pipeline(pattern="clicks-.*", build=build_clicks)
         sys.exit(consumer.run())                      # until SIGTERM or a failure
 
-One streaming query and one checkpoint folder per topic and incarnation: a query starts when its topic appears in
-ZooKeeper and a registered pipeline matches. In this process `spark.readStream.format("assigned-kafka")` is bound to the
-agent. Every start begins at the committed position, so no checkpoint outlives its process.
+Each topic has one streaming query, and each query a checkpoint folder per incarnation. A query starts when its topic
+appears in ZooKeeper and a registered pipeline matches. In this process `spark.readStream.format("assigned-kafka")` is
+bound to the agent. Every start begins at the committed position, so no checkpoint outlives its process.
 """
 
 import logging
@@ -55,15 +55,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """Settings of a consumer's queries.
+    """Settings of a consumer's queries. Raises `BadOption` for the option that names a topic.
 
-    `options`: of the data source, for every topic; `pipeline`: passed to `build`; `checkpoints`: the folder for this
-    process's checkpoints (empty = a temporary folder; with executors on other hosts, the driver must reach the folder);
-    `kafka_file`: path of Kafka's secret settings on the executors; `idempotent_sink` allows speculative execution;
-    `state_stays_behind` allows queries that keep state between batches, although state does not move with a partition;
+    `options`: options of the data source, for every topic. `pipeline`: settings passed to `build`. `checkpoints`:
+    folder for this process's checkpoints; empty = a temporary folder; with executors on other hosts, the driver must
+    reach the folder. `kafka_file`: path of Kafka's secret settings on the executors. `idempotent_sink`: allow
+    speculative execution. `state_stays_behind`: allow queries whose Spark state does not move with a partition.
     `warm_up`: run a few empty batches before the registration, so that the first partitions do not wait for a cold
     Spark; a consumer whose executors cannot read such a batch does not register. `hooks`: a listener and interceptors
-    for all topics. Raises `BadOption` for the option that names a topic.
+    for all topics.
     """
 
     options: Mapping[str, str] = field(default_factory=dict)
@@ -82,14 +82,14 @@ class SparkSettings:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The topics of a function: a name, a regular expression, or all."""
+    """A pipeline's function, and its topics: a name, a regular expression, or all other topics."""
 
     build: Build
     name: str = ""
     pattern: str = ""
 
     def matches(self, topic: str) -> bool:
-        """Whether the function is for this topic. The caller asks names first, then patterns, then the default."""
+        """Return whether the function is for this topic. The caller tries names, then patterns, then the default."""
         return topic == self.name or (bool(self.pattern) and topic_patterns.matches(self.pattern, topic))
 
 
@@ -112,11 +112,11 @@ class Consumer(TopicReaders[TopicQuery]):
 
     @classmethod
     def from_environment(cls, spark: SparkSession, consumer: str, how: SparkSettings | None = None) -> Self:
-        """Return the consumer with this id, with the site's settings from `COORDINATOR_*`; raises `BadSettings`."""
+        """Return the consumer with this id and the site's settings (`COORDINATOR_*`); raises `BadSettings`."""
         return cls(spark, ConsumerSettings(settings_from_environment(), consumer), how)
 
     def __enter__(self) -> Self:
-        """Connect and draw the incarnation; raises `Refused` for the session, `StoreUnavailable` for ZooKeeper."""
+        """Connect and draw the incarnation. Raises `Refused` for the session, `StoreUnavailable` for ZooKeeper."""
         with ExitStack() as ending:
             for sentence in session.check(self._spark, idempotent_sink=self._how.idempotent_sink):
                 log.warning("%s", sentence)
@@ -143,18 +143,18 @@ class Consumer(TopicReaders[TopicQuery]):
         self._ending.close()
 
     def _bind_to_nobody(self) -> None:
-        """Unbind the source after the agent's end.
+        """Unbind the source from the agent that has ended.
 
-        A hanging JVM delays the end of session and registration by at most `END_S`.
+        If the JVM hangs, the end of session and registration waits at most `END_S` for this call.
         """
         asking = Asking("spark-end")
         asking.ask(lambda: source.unregister(self._spark), END_S)
         asking.close()
 
     def pipeline(self, name: str = "", build: Build | None = None, *, pattern: str = "", default: bool = False) -> None:
-        """Set the function for the topic `name`, for topics that match `pattern`, or for all others (`default`).
+        """Set the function for the topic `name`, for topics that match `pattern`, or for all other topics (`default`).
 
-        `build(stream, settings)` gets the stream with Kafka's columns and the assignment's columns, and returns a
+        `build(stream, settings)` gets the stream, with Kafka's columns and the columns of the assignment. It returns a
         `DataStreamWriter`. Raises `Refused`.
         """
         if build is None or sum((bool(name), bool(pattern), default)) != 1:
@@ -167,9 +167,9 @@ class Consumer(TopicReaders[TopicQuery]):
         self._pipelines.sort(key=lambda one: (not one.name, one.pattern == ANY))
 
     def run(self) -> int:
-        """Serve until SIGTERM, SIGINT or a failure; 0 after a clean leave, 1 when the consumer had to leave.
+        """Serve until SIGTERM, SIGINT or a failure. Return 0 after a clean leave, 1 after a forced leave.
 
-        Raises `IdInUse` when another live process has this id, `Refused` when the executors cannot read a test batch.
+        Raises `IdInUse` if another live process has this id, and `Refused` if the executors cannot read a test batch.
         """
         if self._process is None:
             raise Refused("use the consumer in a with statement: with Consumer(spark, settings) as consumer: ...")
@@ -179,7 +179,7 @@ class Consumer(TopicReaders[TopicQuery]):
             return self._serve(self._process)
 
     def _registered(self) -> tuple[str, ...]:
-        """Return the topics to register: topics with a pipeline, within the limits of the settings."""
+        """Return the topics to register: those with a pipeline, within the limits of the settings."""
         names = [one.name for one in self._pipelines if one.name]
         patterns = [one.pattern for one in self._pipelines if one.pattern]
         return registered(self._settings.topics, names, patterns, default=ANY in patterns)
@@ -221,8 +221,8 @@ class Consumer(TopicReaders[TopicQuery]):
         return ""
 
     def _cores(self) -> int:
-        """Return Spark's parallelism as last known: the agent waits `END_S` for a JVM that does not answer."""
-        with suppress(*SPARK_ERRORS):  # the queries notice the end of Spark itself
+        """Return Spark's parallelism, or the last known value if the JVM does not answer within `END_S`."""
+        with suppress(*SPARK_ERRORS):  # the queries notice the end of Spark
             self._parallelism = (
                 self._asking.ask(lambda: self._spark.sparkContext.defaultParallelism, END_S) or self._parallelism
             )
@@ -237,14 +237,15 @@ class Consumer(TopicReaders[TopicQuery]):
             runner, build(stream, self._how.pipeline), self._how.hooks, *self._of_bad_records(topic, build, stream)
         )
         check_stateless(writer, state_stays_behind=self._how.state_stays_behind)
-        # A folder for each attempt: Spark would begin with the batch that the last query could not finish.
+        # A new folder for each attempt: from an old folder, Spark would repeat the batch that the last query could not
+        # finish.
         checkpoint = str(self._checkpoints / topic / str(attempt))
         if self._process is not None:
             self.tell_lineage(self._process, runner, outputs_of(build, self._how.pipeline))
         return progress.start(writer.option("checkpointLocation", checkpoint).queryName(topic))
 
     def _of_bad_records(self, topic: str, build: Build, stream: DataFrame) -> tuple[Site, Rerun]:
-        """Return what the treatment of bad records needs."""
+        """Return the data for the treatment of a topic's bad records."""
         process, settings = self._process, self._how.pipeline
 
         def again(frame: DataFrame) -> Output:
@@ -260,7 +261,7 @@ class Consumer(TopicReaders[TopicQuery]):
         return stream.mapInArrow(partial(intercepted, topic=topic, interceptors=interceptors), stream.schema)
 
     def failure(self) -> str:
-        """Why no query can read any more; leaves when all queries were to read only the available records, and have."""
+        """Return why no query can read any more; empty while one can. Leave if all have read the available records."""
         problem = next((why for one in self._topics.values() if (why := one.check())), "")
         gave_up = [one.gave_up for one in self._topics.values()]
         if gave_up and all(gave_up):

@@ -1,4 +1,4 @@
-"""Errors of reading, by handler. A wrong option is `Refused`, as everywhere."""
+"""Errors of reading records. A wrong option is `Refused`, as everywhere."""
 
 import re
 
@@ -7,7 +7,7 @@ from coordinator_tasks.core.names import partition_of
 
 
 class OffsetMalformed(CoordinatorError):
-    """An offset in a checkpoint or from the agent has a foreign format; the query ends.
+    """An offset in a checkpoint or from the agent has an unknown format. The query ends.
 
     Remedy: give the query an empty checkpoint folder; the positions are in Kafka.
     """
@@ -16,8 +16,7 @@ class OffsetMalformed(CoordinatorError):
 
 
 class AgentCallFailed(CoordinatorError):
-    """The reader of a query cannot reach its agent, or the agent refused; the query ends, and is started again with
-    pauses.
+    """A query's reader cannot reach its agent, or the agent refused. The query ends, and is started again with pauses.
 
     Remedy: read the agent's sentence in the text. Executors on other hosts have to reach the driver's host.
     """
@@ -26,12 +25,12 @@ class AgentCallFailed(CoordinatorError):
 
 
 class DataLost(CoordinatorError):
-    """Records of a planned range are no longer in the log (retention, truncation, a recreated topic); the partition
-    stops, the others continue.
+    """Records of a planned range are no longer in the log (retention, truncation, a recreated topic). The partition
+    stops; the others continue.
 
     Remedy: use `offsets reset --to-earliest` for the partition, or `failOnDataLoss=false`.
 
-    An executor raises this error, and the driver gets only the text: `lost_records` parses the text.
+    An executor raises this error. The driver gets only its text, which `lost_records` parses.
     """
 
     code = "KPC-062"
@@ -43,7 +42,7 @@ class DataLost(CoordinatorError):
 
 
 def lost_records(error: str) -> tuple[int, str] | None:
-    """The partition and the problem of a `DataLost`, from the last line of its traceback; `None` for other errors."""
+    """Return partition and problem of a `DataLost`, from the last line of its traceback; `None` for other errors."""
     found = re.fullmatch(
         r"DataLost: topic \S+, partition (\d+), planned [^:]+: (.+); set failOnDataLoss=false.*", error
     )
@@ -52,7 +51,7 @@ def lost_records(error: str) -> tuple[int, str] | None:
 
 
 class ReadFailed(CoordinatorError):
-    """A range of records could not be read now; Spark runs the task again, and nothing is lost.
+    """A range of records could not be read now. Spark runs the task again, and nothing is lost.
 
     Remedy: if the error repeats, look at the brokers and at the executors' network.
     """
@@ -61,7 +60,7 @@ class ReadFailed(CoordinatorError):
 
 
 class ReaderJarsBroken(CoordinatorError):
-    """The jars of Spark's source are missing, or have other checksums than the package; no query starts.
+    """The jars of Spark's source are missing, or have other checksums than the package. No query starts.
 
     Remedy: in a checkout, run `make install`; elsewhere, install the wheel again.
     """

@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-if __name__ == "__main__":  # spark-submit puts this file's folder on the path, not the project's
+if __name__ == "__main__":  # spark-submit puts this file's folder on the path, but not the project's
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from coordinator_tasks import logs
@@ -35,7 +35,7 @@ from spark_apps.spark import session
 
 REFUSED_EXIT = 2
 LOG_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
-"""Of SparkContext.setLogLevel, in any case."""
+"""Log levels that SparkContext.setLogLevel takes, in any case."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = consumer_settings(given)
         set_up_logs(settings)
         builds = [(name, pattern, load_build(place)) for name, pattern, place in _pipelines(given)]
-        if "PYSPARK_GATEWAY_PORT" not in os.environ:  # under spark-submit a JVM runs already
+        if "PYSPARK_GATEWAY_PORT" not in os.environ:  # under spark-submit a JVM is running already
             os.environ["JAVA_HOME"] = str(find_java().home)
         builder = SparkSession.builder.appName(settings.consumer)
         spark = session.configure(builder, idempotent_sink=given.idempotent_sink).getOrCreate()
@@ -99,7 +99,7 @@ def _log_level(text: str) -> str:
 
 
 def _pipelines(given: argparse.Namespace) -> list[tuple[str, str, str]]:
-    """Return name, pattern and place of each pipeline; the default pipeline has neither name nor pattern."""
+    """Return name, pattern and place of each pipeline. The default pipeline has neither name nor pattern."""
     found = [(key, "", place) for key, place in once(map(_with_place, given.pipeline), "--pipeline").items()]
     found += [("", key, place) for key, place in once(map(_with_place, given.pattern), "--pattern").items()]
     if given.default:
@@ -110,7 +110,7 @@ def _pipelines(given: argparse.Namespace) -> list[tuple[str, str, str]]:
 
 
 def load_build(place: str) -> Build:
-    """The function at `module:function`; raises `Refused`."""
+    """Return the function at `module:function`; raises `Refused`."""
     build: Build = _load(place, "pipeline", "module:function")
     return build
 
@@ -131,7 +131,7 @@ def _hooks(given: argparse.Namespace) -> Hooks:
 def _how(given: argparse.Namespace, site: Settings) -> SparkSettings:
     kafka = RunFolder(Path(given.run_folder)).kafka
     return SparkSettings(
-        options=name_values(given.option, "--option", same=str.lower),  # case does not matter, as in Spark
+        options=name_values(given.option, "--option", same=str.lower),  # as in Spark, case does not matter
         pipeline=with_addresses({**_from_environment(os.environ), **name_values(given.set, "--set")}, site),
         checkpoints=given.checkpoints,
         kafka_file=str(kafka) if given.run_folder and kafka.exists() else "",
@@ -142,14 +142,14 @@ def _how(given: argparse.Namespace, site: Settings) -> SparkSettings:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Pipeline settings that may be secret: `PIPELINE_<name>` in the environment."""
+    """Return pipeline settings from `PIPELINE_<name>` in the environment, where they may be secret."""
     return {key.removeprefix("PIPELINE_"): value for key, value in environ.items() if key.startswith("PIPELINE_")}
 
 
 def with_addresses(given: Mapping[str, str], site: Settings) -> dict[str, str]:
-    """Return the pipelines' settings, with the site's address in place of the name of a database or registry.
+    """Return the pipelines' settings. The name of a database or registry is replaced by the site's address.
 
-    A named registry gets the log-in of the site's address: a separately given log-in is for another registry.
+    A named registry gets the log-in of the site's address, because a separately given log-in is for another registry.
     """
     found = dict(given)
     if address := site.databases.get(given.get(DATABASE, "")):
@@ -160,7 +160,7 @@ def with_addresses(given: Mapping[str, str], site: Settings) -> dict[str, str]:
 
 
 def _with_place(text: str) -> tuple[str, str]:
-    """The topics and the place of a pipeline: an expression may have the sign too."""
+    """Return the topics and the place of a pipeline. The topics' expression may contain the separator too."""
     name, found, place = text.rpartition("=")
     if found and name and ":" in place:
         return name, place

@@ -1,4 +1,4 @@
-"""Values of command lines, checked in the same way by several programs."""
+"""Values of command lines, which several programs check in the same way."""
 
 import argparse
 import sys
@@ -7,12 +7,12 @@ from contextlib import suppress
 
 
 def seconds(text: str) -> float:
-    """Parse an option's time, short enough for a thread to wait."""
+    """Parse a time in seconds, short enough for a thread to wait."""
     return _number(text, threading.TIMEOUT_MAX, "is no time; give a number of seconds from 0 on, such as 30")
 
 
 def capacity(text: str) -> float:
-    """Parse an option's capacity of a consumer."""
+    """Parse a consumer's capacity."""
     return _number(text, sys.float_info.max, "is no capacity; give a number from 0 on, such as 2")
 
 

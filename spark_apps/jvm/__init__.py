@@ -1,1 +1,1 @@
-"""Spark's source in the JVM: its Java sources, and the jars that are built from them."""
+"""Spark's source in the JVM: its Java code, and the jars that are built from it."""

@@ -1,4 +1,4 @@
-"""The jars of Spark's source: built from `spark_apps/jvm/java` by `make install` in a checkout, and part of the wheel."""
+"""The jars of Spark's source. In a checkout `make install` builds them from `jvm/java`; the wheel has them."""
 
 import hashlib
 from pathlib import Path
@@ -7,11 +7,11 @@ from spark_apps.errors import ReaderJarsBroken
 
 FOLDER = Path(__file__).with_name("jars")
 CHECKSUMS = "jars.sha256"
-"""A line for each jar: SHA-256 and name."""
+"""The file with a line for each jar: SHA-256 and name."""
 
 
 def paths(folder: Path = FOLDER) -> tuple[Path, ...]:
-    """Return the jars for the driver and the executors, compared with their checksums."""
+    """Return the jars for driver and executors, after comparing their checksums."""
     try:
         lines = [line.split() for line in (folder / CHECKSUMS).read_text(encoding="utf-8").splitlines()]
         return tuple(_checked(folder / name, checksum) for checksum, name in lines)

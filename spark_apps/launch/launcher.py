@@ -2,16 +2,16 @@
 
     python -m spark_apps.launch.launcher --consumer ID --cluster NAME -- COMMAND...
 
-The caller gets one line of JSON (`pid`, `log`, `folder`, `started`) as soon as the launcher runs in its own session,
-independent of the caller. The launcher starts COMMAND, passes SIGTERM on to the consumer, and waits for the end of all
-its processes. If only some of them die, the launcher ends the rest: half a consumer is worse than no consumer. Then it
-writes `ended[incarnation] = reaped` into ZooKeeper, with the reason (secrets of the settings hidden), so that others get
-the partitions of a killed consumer at once; while ZooKeeper is down, it retries for `--report-limit` seconds. If the
-installation was upgraded meanwhile, a new Python process writes the end (`--report`): modules of two releases do not go
-together. If a consumer was asked to stop or announces its leave, and still runs after `--stop-limit` seconds, the
-launcher kills it with all its processes.
+The caller gets one line of JSON (`pid`, `log`, `folder`, `started`) when the launcher runs in a session of its own,
+independent of the caller. The launcher starts COMMAND, passes SIGTERM on to the consumer, and waits until all processes
+of the consumer have ended. If only some of them die, the launcher ends the rest, because a consumer without all its
+processes is worse than none. Then the launcher writes `ended[incarnation] = reaped` into ZooKeeper, with the reason
+(secrets of the settings hidden), so that others get the partitions of a killed consumer at once. While ZooKeeper is
+down, the launcher retries for `--report-limit` seconds. If the installation was upgraded meanwhile, a new Python
+process writes the end (`--report`), because modules of two releases do not work together. If a consumer was asked to
+stop or announces its leave, and still runs after `--stop-limit` seconds, the launcher kills all its processes.
 
-A second launch while the first lives changes nothing (`started` is false). See `run_folder` for the files.
+If the consumer still runs, a second launch changes nothing (`started` is false). See `run_folder` for the files.
 """
 
 import argparse
@@ -45,7 +45,7 @@ POLL_S = 0.1
 DRIVER_GRACE_S = 5.0
 REPORT_PAUSE_MAX_S = 5.0
 LOG_LINES, LOG_BYTES = 1_000, 64 * 1024
-"""The last error is searched in so many lines and bytes at the end of the log."""
+"""How many lines and bytes at the end of the log are searched for the last error."""
 URL_PASSWORD = re.compile(r"(?<=://)[^/\s@]*:[^/\s@]*(?=@)")
 HIDDEN = "[hidden]"
 REFUSED_EXIT = 2
@@ -57,7 +57,7 @@ PROGRAM = (sys.executable, "-m", LOGGER)
 class LaunchRequest:
     """A consumer to launch.
 
-    `stop_limit_s`: from a stop, or the announced leave of the consumer, to the end of all its processes;
+    `stop_limit_s`: limit from a stop, or from the consumer's announced leave, to the end of all its processes.
     `report_limit_s`: how long the launcher tries to write the end into ZooKeeper.
     """
 
@@ -71,9 +71,7 @@ class LaunchRequest:
 
 @dataclass(slots=True)
 class ConsumerState:
-    """The launcher's state while the consumer runs; times are `time.monotonic()`, `driver` is the consumer's Python
-    process.
-    """
+    """State of a running consumer. Times are `time.monotonic()`; `driver`: the consumer's Python process."""
 
     root_pid: int
     driver: psutil.Process | None = None
@@ -86,14 +84,14 @@ class ConsumerState:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Launch and return 0, or print the problem in one line and return 2."""
+    """Launch and return 0; or print the problem in one line and return 2."""
     try:
         request, only_report = _parse(sys.argv[1:] if arguments is None else arguments)
         if only_report:
             _know(request)
             return 0 if report_end(request) else 1
         if "spark" in Path(request.command[0]).name:
-            # Spark's scripts do not check JAVA_HOME, and would end with a trace of the JVM or the shell.
+            # Without JAVA_HOME, Spark's scripts would end with a trace of the JVM or the shell.
             os.environ["JAVA_HOME"] = str(find_java().home)
             if submits_locally(request.command):
                 os.environ.setdefault(LOCAL_IP, LOOPBACK)
@@ -125,7 +123,7 @@ def launch(request: LaunchRequest) -> dict[str, object]:
 
 
 def _stand_alone(request: LaunchRequest, writer: int) -> None:
-    """Run in the forked child: a new session, another fork so that it can never get a terminal, and the work."""
+    """Run in the forked child: start a session, fork again so that no terminal can be opened, and do the work."""
     os.setsid()
     if os.fork() != 0:
         os._exit(0)
@@ -140,7 +138,7 @@ def _stand_alone(request: LaunchRequest, writer: int) -> None:
 
 def _run(request: LaunchRequest, writer: int) -> int:
     def tell(**said: object) -> None:
-        with contextlib.suppress(BrokenPipeError):  # the caller is gone, and the consumer is there
+        with contextlib.suppress(BrokenPipeError):  # the caller has ended, but the consumer runs
             os.write(writer, json.dumps(said).encode())
         os.close(writer)
 
@@ -167,18 +165,18 @@ def _run(request: LaunchRequest, writer: int) -> int:
         return REFUSED_EXIT
     state.root_pid = child.pid
     tell(started=True, pid=os.getpid(), log=str(request.folder.log), folder=str(request.folder.path))
-    # An installation may be under way: the report says so, and a new Python tries again.
+    # An installation may be under way. The report then fails, and a new Python process reports.
     with contextlib.suppress(ImportError):
         _import_report()
     code = supervise(request, state)
     reason = reason_of(code, request.folder, state.forced)
     try:
         request.folder.write_ended(code, reason, time.time())
-    except OSError as error:  # a full disk: others get the partitions all the same
+    except OSError as error:  # a full disk: the end is still reported
         _say(f"{request.folder.ended} cannot be written: {error.strerror}")
     _say(f"all processes of {request.consumer} have ended, {reason or f'exit code {code}'}")
     if state.stop_asked_s and not request.folder.drawn():
-        return 0  # stopped while it started: no failure, and nothing has its partitions
+        return 0  # stopped during its start: no failure, and nobody waits for partitions
     try:
         return 0 if report_end(request) else 1
     except (ImportError, AttributeError, TypeError) as error:
@@ -187,9 +185,9 @@ def _run(request: LaunchRequest, writer: int) -> int:
 
 
 def _report_apart(request: LaunchRequest) -> int:
-    """Let a new Python process report the end, with the installed modules. A stop comes to this process only.
+    """Report the end in a new Python process with the installed modules. Only this process gets a stop.
 
-    The new process takes a tenth of a second without an owner of the partitions: not the usual way.
+    Only for an upgraded installation: for the tenth of a second that the process takes, the partitions have no owner.
     """
     base = str(request.folder.path.parent.parent)
     command = [
@@ -207,7 +205,7 @@ def _report_apart(request: LaunchRequest) -> int:
 
 
 def _begin(folder: RunFolder) -> bool:
-    """Lock the folder for this process's life, and log there; False if another launcher has the lock. Raises `OSError`."""
+    """Lock the folder for this process's life, and log there. False if another launcher has it. Raises `OSError`."""
     lock = os.open(folder.lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -221,7 +219,7 @@ def _begin(folder: RunFolder) -> bool:
 
 
 def supervise(request: LaunchRequest, state: ConsumerState) -> int:
-    """Wait until all processes of the consumer have ended; returns the command's exit code (negative = the signal)."""
+    """Wait until all processes of the consumer have ended. Return the command's exit code (negative = the signal)."""
     while process_tree.reap(state.codes):
         reason = _why_end(request, state, time.monotonic())
         if reason:
@@ -233,7 +231,7 @@ def supervise(request: LaunchRequest, state: ConsumerState) -> int:
 
 
 def _why_end(request: LaunchRequest, state: ConsumerState, now_s: float) -> str:
-    """Return why the remaining processes must end; empty = let them run. Passes a stop on to the consumer."""
+    """Return why the remaining processes must end; empty to let them run. Passes a stop on to the consumer."""
     driver = state.driver = state.driver or process_tree.python_with(str(request.folder.path))
     if state.stop_asked_s:
         if not state.passed_on:
@@ -253,7 +251,7 @@ def _why_end(request: LaunchRequest, state: ConsumerState, now_s: float) -> str:
     if state.root_pid in state.codes:
         return "the main process has ended: ending the other processes of the consumer"
     if driver and not process_tree.is_living(driver):
-        # Spark's JVM usually ends after its driver; only a surviving JVM is ended.
+        # Spark's JVM usually ends by itself after its driver; kill only a JVM that survives.
         state.driver_gone_s = state.driver_gone_s or now_s
         if now_s - state.driver_gone_s > DRIVER_GRACE_S:
             return "the consumer's own process has ended, and others still run: ending them"
@@ -261,18 +259,18 @@ def _why_end(request: LaunchRequest, state: ConsumerState, now_s: float) -> str:
 
 
 def reason_of(code: int, folder: RunFolder, forced: str = "") -> str:
-    """Return how a consumer ended, with its reason or the last error in its log; empty after a clean leave.
+    """Return how a consumer ended, with its announced reason or the last error in its log; empty after a clean leave.
 
-    After SIGKILL the last error is left out: it may be of any age.
+    After SIGKILL the last error is left out, because the error may be old.
     """
     if code == 0:
         return ""
-    number = -code if code < 0 else code - 128  # a shell or spark-submit adds 128 to the number of a signal
+    number = -code if code < 0 else code - 128  # a shell or spark-submit adds 128 to the signal's number
     named = {one.value: one.name for one in signal.Signals}.get(number, "")
     how = (
         f"killed by {named or f'signal {number}'}" if code < 0 else f"exit code {code}{f' ({named})' if named else ''}"
     )
-    killed = number == signal.SIGKILL  # no line of the log is about the kill
+    killed = number == signal.SIGKILL  # the log has no line about the kill
     said = folder.leaves() or ("" if killed else last_error(folder.log_tail(LOG_LINES, LOG_BYTES)))
     for secret in folder.secrets():
         said = said.replace(secret, HIDDEN)
@@ -280,10 +278,10 @@ def reason_of(code: int, folder: RunFolder, forced: str = "") -> str:
 
 
 def report_end(request: LaunchRequest, report: Callable[[LaunchRequest, int], None] | None = None) -> bool:
-    """Write the end of the incarnation into ZooKeeper, with retries until the limit; False if this failed.
+    """Write the end of the incarnation into ZooKeeper, with retries until the limit. Return False if this failed.
 
-    A consumer that failed before it drew an incarnation (0) gets one for the report: otherwise only this log has the
-    reason. This report is tried once, because nothing waits for it and the next launch does.
+    A consumer that failed before drawing an incarnation (0) gets an incarnation for the report; otherwise the reason
+    would be only in this log. Such a report is tried once, because no partition waits for it and the next launch does.
     """
     incarnation = request.folder.drawn()
     if not incarnation and not request.folder.reason():
@@ -312,13 +310,13 @@ def _life(incarnation: int) -> str:
 
 
 def _import_report() -> None:
-    """Import what a report needs while the consumer starts: after its death, the import would delay the next owner."""
+    """Import the report's modules while the consumer starts. An import after its death would delay the next owner."""
     import coordinator_tasks.service.nodes.fleet  # noqa: PLC0415
     import coordinator_tasks.wiring  # noqa: F401, PLC0415
 
 
 def _write_end(request: LaunchRequest, incarnation: int) -> None:
-    # Not imported at the top: the caller of a launch would wait for these modules.
+    # Not at the top: the caller of a launch would wait for these modules.
     from coordinator_tasks.core.model import Ending  # noqa: PLC0415
     from coordinator_tasks.service.nodes import fleet  # noqa: PLC0415
     from coordinator_tasks.settings import read_settings_file, settings_of  # noqa: PLC0415
@@ -328,7 +326,7 @@ def _write_end(request: LaunchRequest, incarnation: int) -> None:
     if not incarnation:
         with open_consumer_session(settings) as session:
             incarnation = session.claim_incarnation(request.consumer)
-        request.folder.write_drawn(incarnation)  # the next try reports this one
+        request.folder.write_drawn(incarnation)  # the next try reports this incarnation
     with open_coordinator(settings) as coordinator:
         fleet.record_end(coordinator, request.consumer, incarnation, Ending.REAPED, request.folder.reason())
     with open_consumer_session(settings) as session:
@@ -345,7 +343,7 @@ def _on_stop(state: ConsumerState) -> None:
 
 
 def _redirect(log: Path) -> None:
-    """Redirect the standard streams of this process, and so of the consumer, to its log."""
+    """Redirect the standard streams of this process, and of the consumer, to the log."""
     target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -362,13 +360,13 @@ def _lock_owner(request: LaunchRequest) -> int:
 
 
 _fields: dict[str, str] = {}
-"""Fields of each JSON line; empty = lines are text."""
+"""Fields of each JSON line; empty for plain text."""
 
 
 def _know(request: LaunchRequest) -> None:
     """Set the log format from the consumer's settings.
 
-    Without `coordinator_tasks.logs`, so that the launcher stays small.
+    Does not use `coordinator_tasks.logs`, so that the launcher stays small.
     """
     if request.folder.log_format() == "json":
         _fields.update(cluster=request.cluster, consumer=request.consumer)
@@ -379,12 +377,12 @@ def _say(text: str) -> None:
     line = f"{stamp} launcher {visible_line(text)}"
     if _fields:
         line = json.dumps({"event": text, **_fields, "level": "info", "logger": LOGGER, "timestamp": stamp})
-    with contextlib.suppress(OSError):  # a full disk: the log line is lost, and the consumer is still supervised
+    with contextlib.suppress(OSError):  # a full disk: the log line is lost, but the consumer is still supervised
         print(line, file=sys.stderr, flush=True)
 
 
 def _parse(arguments: Sequence[str]) -> tuple[LaunchRequest, bool]:
-    """Return the launch request, and whether only its end is to be reported."""
+    """Return the request, and whether only the end has to be reported."""
     parser = argparse.ArgumentParser(
         prog="python -m spark_apps.launch.launcher", description=(__doc__ or "").splitlines()[0]
     )

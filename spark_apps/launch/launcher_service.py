@@ -1,16 +1,16 @@
-"""Launches missing consumers of the fleets on this host, where Airflow's workers cannot.
+"""Launches the fleets' missing consumers on this host, for an Airflow whose workers cannot.
 
     python -m spark_apps.launch.launcher_service --base FOLDER --master spark://host:7077
         [--app NAME ...] [--conf NAME=VALUE ...]
 
-A process that Airflow starts in a container dies with the container; this service outlives it. The service reads the
-fleet in ZooKeeper, and starts the missing consumers through `spark_apps.launch.launcher`. A live id gets no second
-launch (by the launcher's lock on this host, by the incarnation everywhere). A draining or isolated consumer is not
+A process that Airflow starts in a container dies with the container; this service continues. The service reads the
+fleets in ZooKeeper, and starts missing consumers through `spark_apps.launch.launcher`. The launcher's lock (on this
+host) and the incarnation (everywhere) prevent a second process of a live id. A draining or isolated consumer is not
 launched. The pause grows after each launch without a registration. Settings come from `coordinator_tasks.settings`.
 
-On SIGTERM the service passes the stop on to the consumers on this host, and waits for their clean leave; with
-`--leave-running` they stay. It touches `FOLDER/launcher_service.alive` in every round and with every launch, for a
-health check.
+On SIGTERM the service passes the stop on to the consumers on this host, and waits for their clean leave. With
+`--leave-running` the consumers stay. For a health check, the service touches `FOLDER/launcher_service.alive` in every
+round and at every launch.
 """
 
 import argparse
@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Launch settings of this host. `apps` empty = all; `conf` goes before the fleet's."""
+    """Launch settings of this host. `apps`: launched fleets; empty = all. A fleet's `conf` overrides this `conf`."""
 
     base: Path
     master: str
@@ -66,7 +66,7 @@ class Host:
 
 @dataclass(slots=True)
 class Attempts:
-    """When each consumer may be launched again; the pause doubles while no registration follows."""
+    """When each consumer may be launched again. The pause doubles with each launch without a registration."""
 
     counts: dict[str, int] = field(default_factory=dict)
     next_at: dict[str, float] = field(default_factory=dict)
@@ -76,21 +76,21 @@ class Attempts:
         return now_s >= self.next_at.get(consumer, 0.0)
 
     def launched(self, consumer: str, now_s: float) -> float:
-        """Note a launch; return the pause before the next launch in seconds."""
+        """Note a launch. Return the seconds until the next launch is allowed."""
         count = self.counts.get(consumer, 0)
         pause_s = min(PAUSE_MAX_S, PAUSE_FIRST_S * (1 << min(count, 10)))
         self.counts[consumer], self.next_at[consumer] = count + 1, now_s + pause_s
         return pause_s
 
     def say(self, problems: Sequence[str]) -> None:
-        """Log each problem once, as long as it lasts."""
+        """Log each new problem. A problem that lasts is not logged again."""
         for problem in problems:
             if problem not in self.said:
                 log.warning("left out: %s", problem)
         self.said = frozenset(problems)
 
     def forget(self, present: Sequence[str]) -> None:
-        """Reset the pause of registered consumers."""
+        """Reset the pauses of registered consumers."""
         for consumer in present:
             self.counts.pop(consumer, None)
             self.next_at.pop(consumer, None)
@@ -98,7 +98,7 @@ class Attempts:
 
 @dataclass(slots=True)
 class Alive:
-    """The file for a health check. On a full disk the check fails, but no consumer ends at once."""
+    """The file for a health check. A full disk fails the check, but ends no consumer at once."""
 
     path: Path
     said: str = ""
@@ -112,7 +112,7 @@ class Alive:
         return ""
 
     def show_on(self) -> None:
-        """Touch the file later; a lasting problem is logged once."""
+        """Touch the file in a later round. A lasting problem is logged once."""
         problem = self.show()
         if problem and problem != self.said:
             log.warning("%s; correct the folder's rights or its disk, a health check fails meanwhile", problem)
@@ -127,9 +127,9 @@ def look(
     now_s: float,
     stopped: Callable[[], bool] = lambda: False,
 ) -> tuple[str, ...]:
-    """Launch the missing consumers once, until `stopped`; return their ids.
+    """Launch each missing consumer once, until `stopped`. Return the ids of launched consumers.
 
-    Raises the `Unavailable` kinds: then nothing was launched.
+    Raises the `Unavailable` kinds; then nothing was launched.
     """
     problems: list[str] = []
     missing = fleet.missing(c, problems)
@@ -143,13 +143,13 @@ def look(
             continue
         folder = RunFolder.of(host.base, c.paths.cluster, one.consumer)
         if running(folder):
-            continue  # launched before, and not registered yet
+            continue  # already launched, but not registered yet
         pause_s = attempts.launched(one.consumer, now_s)
         if reason := folder.reason():
             log.warning("the last start of %s has ended: %s", one.consumer, reason)
         try:
             launch(one, folder, host, settings)
-        except (Refused, OSError, ValueError) as error:  # a NUL in a fleet's text is a ValueError
+        except (Refused, OSError, ValueError) as error:  # a NUL in a fleet's text raises ValueError
             log.error("%s cannot be launched: %s; tried again in %g s", one.consumer, error, pause_s)  # noqa: TRY400
             continue
         log.info("launched %s of %s; its log is %s", one.consumer, one.app, folder.log)
@@ -160,7 +160,7 @@ def look(
 def launch(one: Launch, folder: RunFolder, host: Host, settings: Settings) -> None:
     """Start a consumer through the launcher; raises `Refused`."""
     folder.make()
-    (host.base / ALIVE).touch()  # a round with many launches may last longer than the health check's limit
+    (host.base / ALIVE).touch()  # a round with many launches may take longer than the health check's limit
     plain = for_consumers(plain_settings(settings))
     write_private(folder.settings, plain)
     write_private(folder.kafka, plain["kafka"])
@@ -175,7 +175,7 @@ def launch(one: Launch, folder: RunFolder, host: Host, settings: Settings) -> No
             timeout=LAUNCHER_LIMIT_S,
             check=False,
         )
-    except subprocess.TimeoutExpired:  # the error's text has the whole command
+    except subprocess.TimeoutExpired:  # without the error's text, which has the whole command
         raise Refused(
             f"the launcher took longer than {LAUNCHER_LIMIT_S:g} s, and was ended: look at this host's load"
         ) from None
@@ -186,7 +186,7 @@ def launch(one: Launch, folder: RunFolder, host: Host, settings: Settings) -> No
 
 
 def command(one: Launch, folder: RunFolder, host: Host, cluster: str) -> list[str]:
-    """Return the launcher's command line around spark-submit's; no secrets inside."""
+    """Return the launcher's command line, with spark-submit's command line inside. It holds no secrets."""
     conf = {**host.conf, **one.conf}
     return [
         *(sys.executable, "-m", "spark_apps.launch.launcher", "--cluster", cluster, "--consumer", one.consumer),
@@ -202,7 +202,7 @@ def command(one: Launch, folder: RunFolder, host: Host, cluster: str) -> list[st
 def environment(
     one: Launch, folder: RunFolder, cluster: str, environ: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """Return this process's environment without its secrets, and with the names of the secret files."""
+    """Return this process's environment without secrets, and with the paths of the secret files."""
     kept = {name: value for name, value in environ.items() if not name.startswith(PRIVATE_PREFIXES)}
     return {
         **kept,
@@ -215,18 +215,18 @@ def environment(
 
 
 def running(folder: RunFolder) -> bool:
-    """Return whether a live launcher holds the folder's lock. A lock file writable by others does not count."""
+    """Return whether a live launcher holds the folder's lock. A lock file that others may write does not count."""
     if folder.problem():
         return False
     try:
         handle = os.open(folder.lock, os.O_RDWR)
-    except OSError:  # a file beside the run folders, or another user's lock: a launch reports it
+    except OSError:  # no run folder, or another user's lock: a launch reports the error
         return False
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # a disk without locks: a launch says so
+    except OSError:  # a disk without locks: a launch reports the error
         return False
     finally:
         os.close(handle)
@@ -234,9 +234,9 @@ def running(folder: RunFolder) -> bool:
 
 
 def stop_all(host: Host, cluster: str) -> list[str]:
-    """Pass a stop on to every consumer on this host and wait for their ends; return the consumers still running."""
+    """Pass a stop on to every consumer on this host, and wait for their ends. Return the consumers still running."""
     folders: dict[str, RunFolder] = {}
-    with suppress(OSError):  # no launches in a missing folder, or in another user's folder
+    with suppress(OSError):  # no launches: the folder is missing, or another user's
         folders = {path.name: RunFolder(path) for path in sorted((host.base / cluster).iterdir())}
     left = {consumer: folder for consumer, folder in folders.items() if running(folder)}
     for folder in left.values():
@@ -250,7 +250,7 @@ def stop_all(host: Host, cluster: str) -> list[str]:
 
 
 def pause(stop: threading.Event) -> None:
-    """Wait for the next round, or a stop. Reaps ended launchers: the first process of a container is their parent."""
+    """Wait for the next round or a stop. Reap ended launchers, whose parent is a container's first process."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -260,9 +260,9 @@ def pause(stop: threading.Event) -> None:
 def serve(host: Host, settings: Settings, stop: threading.Event) -> None:
     """Launch missing consumers at intervals until `stop`.
 
-    Launch nothing while ZooKeeper or the registry does not answer, or a needed node is unreadable; log the problem
-    once. Raises the first session's refusal, and `Refused` for an unwritable base folder; later problems only delay,
-    because in a container all consumers would end with the service.
+    Launch nothing while ZooKeeper or the registry does not answer, or a needed node is unreadable; log such a problem
+    once. Raises a refusal of the first session, and `Refused` if the base folder cannot be written. Later problems only
+    delay launches, because in a container all consumers would end with the service.
     """
     make_folder(host.base)
     alive = Alive(host.base / ALIVE)
@@ -289,7 +289,7 @@ def serve(host: Host, settings: Settings, stop: threading.Event) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until SIGTERM or SIGINT; 0 in the end, 1 if a launcher was left, 2 with one line for wrong settings."""
+    """Serve until SIGTERM or SIGINT. Return 0; 1 if a launcher still runs, 2 with one line for wrong settings."""
     parser = argparse.ArgumentParser(prog="python -m spark_apps.launch.launcher_service")
     parser.add_argument("--base", type=Path, required=True, help="folder of all run folders on this host")
     parser.add_argument("--master", required=True, help="the Spark master")
@@ -320,7 +320,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def why_left(folder: RunFolder) -> str:
-    """Return what is still to do for a consumer at the end of the service."""
+    """Return what is still to be done for a consumer when the service ends."""
     name = folder.path.name
     if folder.exit_code() is None:
         return f"{name} has not ended; its launcher still waits for it, see {folder.log}"

@@ -1,6 +1,6 @@
-"""A driver that runs the tasks itself listens on loopback alone: Spark's UI has no authentication.
+"""A driver that runs its tasks itself listens only on loopback, because Spark's UI has no authentication.
 
-Executors on other hosts have to reach their driver, and Spark has one setting for the addresses of both.
+Executors on other hosts have to reach their driver, and one setting of Spark sets the addresses of UI and driver.
 """
 
 import re
@@ -12,10 +12,10 @@ MASTER = "--master"
 
 
 def is_local_master(master: str) -> bool:
-    """Return whether a driver with this master runs without executors."""
+    """Return whether a driver with this master has no separate executors."""
     return re.fullmatch(r"local(\[.*\])?", master) is not None
 
 
 def submits_locally(command: Sequence[str]) -> bool:
-    """Return whether this spark-submit starts a local driver."""
+    """Return whether this spark-submit command starts a local driver."""
     return any(name == MASTER and is_local_master(value) for name, value in pairwise(command))

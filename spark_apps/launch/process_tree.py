@@ -1,6 +1,6 @@
-"""All processes below this one: lists, signals, ends and reaps them.
+"""All processes below this process: lists, signals, ends and reaps them.
 
-The caller becomes a subreaper (Linux, prctl(2)): orphans become children of the caller and are still found.
+The caller becomes a subreaper (Linux, prctl(2)), so orphans become its children and are still found.
 """
 
 import ctypes
@@ -30,12 +30,12 @@ def living() -> list[psutil.Process]:
 
 
 def is_living(process: psutil.Process) -> bool:
-    """Return whether this process lives; a new process with the same id does not count. Reads one process, not all."""
+    """Return whether this process lives. A new process with the same pid does not count. Reads only this process."""
     return process.is_running() and _alive(process)
 
 
 def python_with(argument: str) -> psutil.Process | None:
-    """Return the first Python process below this process with `argument` among its arguments."""
+    """Return the first Python process below this process that has `argument` among its arguments."""
     for process in living():
         try:
             program, *arguments = process.cmdline() or [""]
@@ -47,7 +47,7 @@ def python_with(argument: str) -> psutil.Process | None:
 
 
 def send(pid: int, number: signal.Signals) -> bool:
-    """Send a signal to a process below this process; False if absent."""
+    """Send a signal to a process below this process. Return False if absent."""
     for process in living():
         if process.pid == pid:
             return _send(process, number)
@@ -61,7 +61,7 @@ def send_all(number: signal.Signals) -> None:
 
 
 def reap(codes: dict[int, int]) -> bool:
-    """Reap ended children, with exit codes into `codes` by pid; False without any child left."""
+    """Reap ended children, and store their exit codes by pid in `codes`. Return False if no child is left."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
