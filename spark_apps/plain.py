@@ -1,8 +1,8 @@
-"""A consumer without Spark: the same agent and protocol, with a Kafka client and a function as the sink.
+"""A consumer without Spark: the same agent and protocol, with a Kafka client, and a function as the sink.
 
     python -m spark_apps.plain --consumer a --cluster c --zookeeper host:2181 --kafka host:9092 --sink rows.jsonl
 
-Used by tests and benchmarks. It also shows the parts of a consumer beside the agent.
+Tests and benchmarks use this consumer. It also shows which parts a consumer needs besides the agent.
 """
 
 import argparse
@@ -51,12 +51,12 @@ from spark_apps.records.batches import Range
 from spark_apps.topic_readers import TopicReader, TopicReaders, make_runner
 
 POLL_S = 0.01
-STARTING_POLL_S, STARTING_S = 0.003, 0.1  # short polls while partitions start, and for `STARTING_S` after that
+STARTING_POLL_S, STARTING_S = 0.003, 0.1  # `STARTING_POLL_S`: poll time while partitions start and `STARTING_S` after
 ENDS_EVERY_S = 1.0
 WARM_UP_TIMEOUT_S = 5.0
 JOIN_TIMEOUT_S = 30.0
 STUCK_S = 5.0
-SLOW_SINK_STUCK_S = 300.0  # where the sink is the limit: records may wait in the client for so long
+SLOW_SINK_STUCK_S = 300.0  # a sink may be so slow that records wait this long in the client
 AGAIN_S = 1.0
 MOST_MESSAGES = 5_000
 
@@ -69,9 +69,9 @@ Sink: TypeAlias = Callable[[str, Sequence[Record]], None]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Destination of records: a function, or for exactly once a store of rows and positions.
+    """Destination of records: a function; for exactly once, a store of rows and positions.
 
-    `writes`: the datasets for OpenLineage. `on_error`: what happens to records that the destination refuses.
+    `writes`: the output datasets for OpenLineage. `on_error`: what happens to records that the destination refuses.
     """
 
     sink: Sink | None = None
@@ -98,9 +98,9 @@ class Output:
 class PlainTopic(TopicReader):
     """Reads one topic in a thread.
 
-    The client fetches ahead from every ready partition. Each batch holds the fetched records, and passes through the
-    sink. When a partition may not be read, its fetched records are dropped, and fetched again later from its position.
-    An error of a partition or of the sink stops no other partition: `agent.ownership.failing` decides the retries.
+    The client fetches ahead from every ready partition. Each batch has the fetched records, and passes through the
+    sink. If a partition must not be read now, its fetched records are dropped, and are fetched again later. An error of
+    a partition or of the sink stops no other partition: `agent.ownership.failing` decides the retries.
     """
 
     def __init__(
@@ -111,12 +111,12 @@ class PlainTopic(TopicReader):
         output: Output,
         recovery: Recovery | None = None,
     ) -> None:
-        """Raises `BadSettings` for settings that the Kafka client refuses."""
+        """Raise `BadSettings` for settings that the Kafka client refuses."""
         super().__init__(runner)
         self._output = output
         self._recovery = recovery
         self._stop = threading.Event()
-        # The client needs a group, and asks for its coordinator: our account has rights on this group.
+        # The client needs a group, whose coordinator it looks up; our account has rights on this group.
         self._settings = {**DEFAULTS, **node.properties, **kafka, **FIXED, "group.id": node.group_id}
         self._kafka = _client(self._settings)
         self._assigned: dict[int, int] = {}  # partition -> epoch of its holding when it was assigned
@@ -125,9 +125,9 @@ class PlainTopic(TopicReader):
         self._ends_at = 0.0
         self._starting_until = 0.0
         self._stuck_at = 0.0
-        self._heard: set[int] = set()  # partitions with any message since they were assigned
+        self._heard: set[int] = set()  # partitions with a message since their assignment
         self._polled_at = -inf
-        # Stalled partition -> its position, and when it was first seen there.
+        # Stalled partition -> its position, and the time since when it has this position.
         self._waiting: dict[int, tuple[int, float]] = {}
         self._replaced_at = -inf
         self._thread = threading.Thread(
@@ -142,13 +142,13 @@ class PlainTopic(TopicReader):
         return not self._thread.is_alive()
 
     def close(self) -> None:
-        """End, also without a `halt`: a consumer whose id is in use has readers that never read."""
+        """End, even without a `halt`: if a consumer's id is in use, its readers never read."""
         if not self._stop.is_set():
             self.end()
         super().close()
 
     def _run(self) -> None:
-        with suppress(KafkaException):  # the brokers may answer later, when there is something to read
+        with suppress(KafkaException):  # the brokers may answer later, before anything has to be read
             self._warm_up()
         failed = False
         while not self._stop.is_set():
@@ -158,14 +158,14 @@ class PlainTopic(TopicReader):
                     self.runner.edit(lambda ownership: ownership.failing.reading_began())
                     failed = False
                 self._read()
-            except BaseException as error:  # the edge of a thread: only this topic fails
+            except BaseException as error:  # only this topic fails
                 failed = True
                 log.exception("reading topic %s failed", self.runner.topic)
                 self._stop.wait(self._failed(error))
         self._kafka.close()
 
     def _failed(self, error: BaseException) -> float:
-        """The pause before the topic is read again."""
+        """Note the failure. Return the seconds until the topic is read again."""
         return self.runner.edit(lambda ownership: ownership.query_failed(f"{type(error).__name__}: {error}"))
 
     def _read(self) -> None:
@@ -205,11 +205,12 @@ class PlainTopic(TopicReader):
         self._heard -= set(gone)
 
     def _replace_stuck_client(self) -> None:
-        """Replace the client if a partition has brought no records between two checks, although polls have left nothing
-        in it.
+        """Replace the client if a partition has brought no records between two checks, and no records wait in the
+        client.
 
-        When its only broker was frozen for a while, a client (librdkafka 2.16) may never fetch some partition again, even
-        after a new assignment. But where the sink is slow, records wait in the client behind those of other partitions.
+        After its only broker was frozen for a while, a client (librdkafka 2.16) may never fetch a partition again, even
+        if the partition is assigned again. With a slow sink, however, a partition's records may wait in the client
+        behind others.
         """
         now, before, stalled = time.monotonic(), self._waiting, self.runner.see(self._stalled)
         self._waiting = {
@@ -231,9 +232,9 @@ class PlainTopic(TopicReader):
         threading.Thread(target=old.close, name=f"close-{self.runner.topic}", daemon=True).start()
 
     def _had_time(self, since: float, now: float) -> bool:
-        """Return whether a poll has emptied the client since then, or the time exceeds a slow sink's.
+        """Return whether a poll has emptied the client since then, or more time has passed than a slow sink needs.
 
-        Each client has twice the time of all before it: a client that skips aborted records begins with them again.
+        Each client gets twice the time of all earlier clients, because a new client has to skip aborted records again.
         """
         began = max(since, self._replaced_at)
         idle = self._polled_at >= began + STUCK_S / 2 or now >= began + SLOW_SINK_STUCK_S
@@ -241,7 +242,7 @@ class PlainTopic(TopicReader):
 
     @staticmethod
     def _stalled(ownership: TopicOwnership) -> dict[int, int]:
-        """Return partition → position of stalled partitions while Kafka still reports the ends of their logs."""
+        """Return partition → position of stalled partitions, as long as Kafka reports the ends of their logs."""
         now, told_s, ready = time.monotonic(), STUCK_S + ENDS_EVERY_S, ownership.holdings.ready()
         stalled = {p: ready[p] for p in ownership.batches.stalled(STUCK_S)}
         return {
@@ -249,7 +250,7 @@ class PlainTopic(TopicReader):
         }
 
     def _warm_up(self) -> None:
-        """Connect the client to the brokers before the first record is due: this takes up to a second."""
+        """Connect the client to the brokers before the first record is due, which takes up to a second."""
         topic = self._kafka.list_topics(self.runner.topic, timeout=WARM_UP_TIMEOUT_S).topics[self.runner.topic]
         leaders = {one.leader: partition for partition, one in topic.partitions.items()}
         for partition in leaders.values():
@@ -257,12 +258,12 @@ class PlainTopic(TopicReader):
 
     @property
     def _poll_s(self) -> float:
-        """Return the time limit of a poll; short while partitions start, so that no start waits for a poll."""
+        """Return the time limit of a poll, which is short while partitions start, so that no start waits for it."""
         return STARTING_POLL_S if time.monotonic() < self._starting_until else POLL_S
 
     @staticmethod
     def _ready(ownership: TopicOwnership) -> dict[int, tuple[int, int]]:
-        # A position that was just released was just read; any other position is first compared with the log.
+        # The former owner has just read up to a released position; any other position is first compared with the log.
         known = {
             p: h
             for p, h in ownership.batches.readable().items()
@@ -282,8 +283,8 @@ class PlainTopic(TopicReader):
                 refused[partition] = error
                 continue
             if partition is None or offset is None or partition in refused:
-                continue  # after damaged records the next records come as if there were no gap
-            # At the end, the position is behind control records, which are no messages.
+                continue  # after damaged records, the next records would hide the gap
+            # At the log's end the position is behind control records, for which no message comes.
             ends[partition] = max(ends.get(partition, 0), offset + (error is None))
             if error is None:
                 came.setdefault(partition, []).append(message)
@@ -293,7 +294,7 @@ class PlainTopic(TopicReader):
             passed = not ranges or self._pass(ranges, came)
             whole = {p for p, one in ranges.items() if passed and one.end == ends[p]}
             left = (left | ranges.keys()) - whole
-        # Received records that have not passed would be missing in the next range: fetch them again.
+        # Received records that have not passed would be missing in the next range, so fetch them again.
         self._drop(left)
         if refused:
             self._wait_for(refused)
@@ -301,7 +302,7 @@ class PlainTopic(TopicReader):
     def _wait_for(self, refused: Mapping[int, KafkaError]) -> None:
         """Retry these partitions later.
 
-        The agent compares their positions with the log, and stops partitions outside of it.
+        The agent compares their positions with the log, and stops a partition whose position is not in the log.
         """
         self._drop(refused.keys())
         self._again_at |= dict.fromkeys(refused, time.monotonic() + AGAIN_S)
@@ -310,7 +311,7 @@ class PlainTopic(TopicReader):
         )
 
     def _pass(self, ranges: Mapping[int, Range], came: Mapping[int, Sequence[Message]]) -> bool:
-        """Pass a batch through the sink; False if the sink fails."""
+        """Pass a batch through the sink. Return False if the sink fails."""
         lost = self.runner.confirmed() if self._output.delivery is Delivery.AT_MOST_ONCE else frozenset()
         kept = [one for p, one in ranges.items() if p not in lost]
         records = [
@@ -318,7 +319,7 @@ class PlainTopic(TopicReader):
         ]
         try:
             self._deliver(records)
-        except BaseException as error:  # the edge of a user's sink
+        except BaseException as error:  # user code in the sink
             log.exception("topic %s: the sink failed at %s", self.runner.topic, named(ranges))
             why = f"{type(error).__name__}: {error}"
             self.runner.edit(lambda ownership: ownership.batches.fail(ranges, why))
@@ -350,7 +351,7 @@ class PlainTopic(TopicReader):
         held = ownership.batches.readable().items()
         ready = {p: h for p, h in held if p in ends and self._assigned.get(p) == h.token.epoch}
         for partition, one in ready.items():
-            if partition in self._heard:  # all records of the last poll were handed out
+            if partition in self._heard:  # an earlier batch has handed out all records of the last poll
                 one.passes.empty(self._polled_at)
             elif ends[partition] <= one.position:
                 one.passes.empty(time.monotonic())
@@ -368,7 +369,7 @@ class PlainTopic(TopicReader):
 
 
 def _apart(ownership: TopicOwnership, partitions: Collection[int]) -> list[Collection[int]]:
-    """Return the partitions in groups: failed groups are tried alone, after the others."""
+    """Return the partitions in groups. Each failed group is tried alone, after the other partitions."""
     failed = ownership.failing.due()
     others = [p for p in partitions if not any(p in group for group in failed)]
     groups = [others, *([p for p in partitions if p in group] for group in failed)]
@@ -385,7 +386,7 @@ FIXED = {
 
 
 class PlainTopics(TopicReaders[PlainTopic]):
-    """Implements `topics.Topics`: a reader for every wanted topic."""
+    """Implements `topics.Topics`, with a reader for every wanted topic."""
 
     def __init__(self, process: Process, output: Output) -> None:
         super().__init__()
@@ -399,7 +400,7 @@ class PlainTopics(TopicReaders[PlainTopic]):
         try:
             recovery = self._recovery(runner) if self._output.on_error.recovers else None
             self._topics[topic] = PlainTopic(runner, node, self._process.settings.site.kafka, self._output, recovery)
-        # This topic is unreadable here: the consumer leaves with the reason.
+        # This consumer cannot read the topic, and leaves with the reason.
         except (BadSettings, DeadLettersRefused) as error:
             runner.close()
             self._refused = f"topic {topic}: {error}"
@@ -430,7 +431,7 @@ class PlainConsumer:
         self.process: Process | None = None
 
     def run(self) -> int:
-        """Serve until the consumer has left; return the exit code. Raises `CoordinatorError`s of the start."""
+        """Serve until the consumer has left. Return the exit code. Raises the `CoordinatorError`s of the start."""
         if not self._settings.topics:
             log.warning(
                 "no topics are given, so this consumer takes every topic of the cluster; give --topics=orders,clicks-.*"
@@ -455,7 +456,7 @@ def _within(records: Sequence[Record], spans: Spans) -> list[Record]:
 
 
 def _table(topic: str, records: Sequence[Record]) -> pa.Table:
-    """The records in the form of a transactional store."""
+    """Return the records as rows for a transactional store."""
     return pa.table(
         {
             "topic": pa.repeat(pa.scalar(topic), len(records)),
@@ -468,10 +469,10 @@ def _table(topic: str, records: Sequence[Record]) -> pa.Table:
 
 
 class FileSink:
-    """Writes one JSON line per record: the consumer, the epoch and the time. Flushes with every batch.
+    """Writes one JSON line per record: the consumer, the epoch and the time. Flushes after every batch.
 
-    A process killed during a write may leave the beginning of a line. The next process ends this line before its own
-    first line, and reads the record again. Raises `Refused` for an unwritable file.
+    A process that is killed during a write may leave an incomplete line. The next process ends this line before writing
+    its own first line, and reads the record again. Raises `Refused` for an unwritable file.
     """
 
     def __init__(self, path: str, consumer: str) -> None:
@@ -508,7 +509,7 @@ class FileSink:
 
 
 def _is_torn(file: Path) -> bool:
-    """Return whether the file's last line has no end."""
+    """Return whether the file's last line is incomplete."""
     if not file.is_file() or not file.stat().st_size:
         return False
     with file.open("rb") as opened:
@@ -517,7 +518,7 @@ def _is_torn(file: Path) -> bool:
 
 
 def _client(settings: dict[str, Any]) -> Consumer:
-    """Return the library's client; raises `BadSettings` for refused settings."""
+    """Return the Kafka library's client; raises `BadSettings` for refused settings."""
     try:
         return Consumer(settings, logger=LIBRARY_LOG)
     except (KafkaException, ValueError, TypeError) as error:

@@ -2,8 +2,8 @@
 
     python -m spark_apps.replay --cluster c --pipeline orders=module:function --set database=sqlite:////data/shop.sqlite
 
-The records come from the dead letters, in the order of their offsets. With exactly once, one transaction adds the rows of
-records and deletes their letters. A record that fails again stays, with the new error and one try more.
+The records come from the dead letters, in the order of their offsets. With exactly once, one transaction adds the
+records' rows and deletes their letters. If a record fails again, its letter stays, with the new error and one more try.
 """
 
 import argparse
@@ -38,10 +38,10 @@ from spark_apps.spark import session
 from spark_apps.state.stateful import Stateful, stateful_sink
 
 PAGE = 1_000
-"""Letters that are replayed at once."""
+"""Number of letters that are replayed together."""
 FAILED_EXIT, REFUSED_EXIT = 1, 2
 REPLAYING = "replay"
-"""Name in the place of a consumer's."""
+"""Stands in place of a consumer's name."""
 SCHEMA = T.StructType(
     [
         T.StructField("key", T.BinaryType()),
@@ -57,11 +57,11 @@ SCHEMA = T.StructType(
         T.StructField("epoch", T.LongType()),
     ]
 )
-"""Columns of the source, with headers and assignment."""
+"""Columns of the source, with headers and the columns of the assignment."""
 
 
 class LettersChanged(LookAgain):
-    """Another process has replayed or dropped the same dead letters at the same time; their records were not processed here.
+    """Another process has replayed or dropped the same dead letters meanwhile. Their records were not processed here.
 
     Remedy: repeat.
     """
@@ -71,14 +71,14 @@ class LettersChanged(LookAgain):
 
 @dataclass(slots=True)
 class Counts:
-    """Letters that were replayed, and the letters that have failed again."""
+    """Numbers of letters that were replayed, and of letters that failed again."""
 
     passed: int = 0
     failed: int = 0
 
 
 class Replay:
-    """The replay of one topic's letters. `database` has the letters."""
+    """The replay of one topic's letters. `database`: the database with the letters."""
 
     def __init__(self, spark: SparkSession, topic: str, build: Build, settings: dict[str, str]) -> None:
         self._spark = spark
@@ -173,7 +173,7 @@ class Replay:
 
 
 def _without_problems(output: Output, rows: pa.Table) -> pa.Table:
-    """Return the rows without the pipeline's column of problems; raises `RecordHasProblem` for a row with a problem."""
+    """Return the rows without the problem column; raises `RecordHasProblem` for a row with a problem."""
     column = output.on_error.problem_column if isinstance(output, ExactlyOnce | Stateful) else ""
     if not column:
         return rows
@@ -190,7 +190,7 @@ def _sink_of(output: Output) -> DatabaseSink | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code: 0 = all replayed, 1 = some have failed again, 2 = refused."""
+    """Return the exit code: 0 = all letters replayed, 1 = some failed again, 2 = refused."""
     parser = argparse.ArgumentParser(prog="coordinator dead-letters replay", description=__doc__, allow_abbrev=False)
     parser.add_argument(
         "--pipeline", action="append", default=[], required=True, help="topic=module:function; repeatable"
@@ -232,7 +232,7 @@ def _replay(given: argparse.Namespace) -> Counts:
 
 
 def pages_of(database: Database, where: Mapping[str, Any]) -> Iterator[table.Page]:
-    """Yield all dead letters; a letter that fails again does not come a second time."""
+    """Yield all dead letters in pages. A letter that fails again is not repeated."""
     after: LetterPlace | None = None
     while True:
         with database.transaction() as cursor:

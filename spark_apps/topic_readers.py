@@ -1,4 +1,4 @@
-"""A runner and a reading thread per topic, with Spark and without."""
+"""A runner and a reading thread for each topic, for consumers with and without Spark."""
 
 import logging
 from abc import ABC, abstractmethod
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class TopicReader(ABC):
-    """Reads one topic; `problem` is the reason of the end, empty while reading."""
+    """Reads one topic. `problem`: why the reading has ended; empty while reading."""
 
     def __init__(self, runner: TopicRunner) -> None:
         self.runner = runner
@@ -24,10 +24,10 @@ class TopicReader(ABC):
 
     @abstractmethod
     def end(self) -> bool:
-        """Finish the batch under way and end; False if late."""
+        """Finish the batch under way, and end. Return False if this takes too long."""
 
     def halt(self) -> None:
-        """End the reading; an unfinished batch still counts as running."""
+        """End the reading. An unfinished batch still counts as running."""
         if self.end():
             why = self.problem
             self.runner.edit(lambda ownership: ownership.query_ended(why))
@@ -54,7 +54,7 @@ class TopicReaders(Generic[R]):
         return tuple(self._topics)
 
     def tell_lineage(self, process: Process, runner: TopicRunner, outputs: Sequence[Dataset]) -> None:
-        """The reading of a topic begins, with these output datasets."""
+        """Report to OpenLineage that a topic's reading begins, with these output datasets."""
         self._lineage = process.lineage
         if self._lineage is not None:
             group, brokers = runner.group, process.settings.site.kafka["bootstrap.servers"]
@@ -77,7 +77,7 @@ class TopicReaders(Generic[R]):
 def make_runner(
     process: Process, topic: str, node: TopicNode, *, pacing: Pacing | None = None, acquiring: bool = True
 ) -> TopicRunner:
-    """The runner of a topic in this process."""
+    """Return the runner of a topic in this process."""
     return TopicRunner(
         topic,
         node,

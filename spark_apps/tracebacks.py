@@ -8,28 +8,28 @@ from coordinator_tasks.core.text.partition_text import cut
 TRACEBACK = "Traceback (most recent call last):"
 _THREAD = 'Exception in thread "main" '
 _SAID = ("error: ", "Error: ", _THREAD)
-"""Line beginnings with which our commands, Spark and the JVM give the reason of their end."""
+"""Beginnings of lines in which our commands, Spark and the JVM give the reason of their end."""
 _LEFT = " has left: "
-"""In the line with a consumer's reason for a forced leave (`agent.process`)."""
+"""Part of the line with the reason of a consumer's forced leave (`agent.process`)."""
 _CALLING = "An error occurred while calling "
-"""Py4J's words for any error of the JVM, in the line before the error."""
+"""Py4J's text in the line before any error of the JVM."""
 _CAUSES = (": ", "Caused by: ")
 READER = ("DataLost: ", "ReadFailed: ", "BadSettings: ", "AgentCallFailed: ", "OffsetMalformed: ")
-"""Beginnings of the texts of the reader in the JVM, whose exceptions are Java's own."""
+"""Beginnings of the texts of the reader's errors in the JVM, whose exception classes are Java's own."""
 READER_CLASSES = ("java.io.IOException", "java.lang.IllegalArgumentException", "java.lang.IllegalStateException")
 _TASK = re.compile(
     r"(?:\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: )?Job aborted due to stage failure: "
     r"Task \d+ in stage [\d.]+ failed \d+ times, most recent failure: "
     r"Lost task [\d.]+ in stage [\d.]+ \(TID \d+\) \([^)]*\): (.+)"
 )
-"""Spark's first line about a query that a task has ended, up to the task's error."""
+"""Spark's first line about a query that ended by a task's error, up to that error."""
 MOST_CHARS = 1_000
 
 
 def reason(error: BaseException) -> str:
-    """Return the cause in Spark's text.
+    """Return the cause in the text of an error of Spark.
 
-    The error of its last Python traceback, or the JVM's deepest cause, or its first line.
+    The cause is the error of the last Python traceback, else the JVM's deepest cause, else the first line.
     """
     lines = str(error).splitlines()
     first = next((line.strip() for line in lines if line.strip()), type(error).__name__)
@@ -43,12 +43,12 @@ def last_error(log: str) -> str:
 
 
 def _last(lines: Iterable[str], *, with_sentences: bool, from_jvm: bool = False) -> str:
-    """`from_jvm`: the text continues a stack of the JVM; its causes follow each other, the deepest last."""
+    """Return the last error. `from_jvm`: the lines begin inside a stack of the JVM, whose deepest cause comes last."""
     found, inside, indent = "", False, 0
     for line in lines:
         if line.endswith(TRACEBACK):
             inside, from_jvm = True, False
-            # Spark indents the whole traceback of an executor's Python process.
+            # An executor's traceback is indented by Spark as a whole.
             indent = len(line) - len(TRACEBACK) if line.strip() == TRACEBACK else 0
         elif inside and line[indent : indent + 1].strip():
             found, inside, from_jvm = _shown(line.strip()), False, _CALLING in line
@@ -57,7 +57,7 @@ def _last(lines: Iterable[str], *, with_sentences: bool, from_jvm: bool = False)
         elif with_sentences and not inside and (said := _sentence(line)):
             found, from_jvm = said, line.startswith(_THREAD)
         elif line[:1].isdigit():
-            from_jvm = False  # a line of the log, behind the stack
+            from_jvm = False  # a log line after the stack
     return found
 
 

@@ -1,9 +1,9 @@
-"""Pipelines for the consumer application; each is a function `build`.
+"""Pipelines for the consumer application. Each pipeline is a function `build`.
 
 `build(stream, settings)` gets the stream of one topic, with the columns of the assignment, and the application's
-settings. It returns the writer; the application adds the checkpoint and starts the writer. A writer delivers at least
-once; for the other ways, return `AtMostOnce` or `ExactlyOnce` (`docs/delivery.md`), or `Stateful` (`docs/state.md`).
-`AtLeastOnce` is a writer of `foreachBatch` with a treatment of bad records.
+settings. It returns a writer; the application adds the checkpoint and starts the query. A writer delivers at least
+once. For another delivery, `build` returns `AtMostOnce` or `ExactlyOnce` (`docs/delivery.md`), or `Stateful`
+(`docs/state.md`). `AtLeastOnce` is a writer of `foreachBatch` that can also treat bad records.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,11 +24,11 @@ FILE_SINKS = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
 
 @dataclass(frozen=True, slots=True)
 class ExactlyOnce:
-    """Returned by a pipeline instead of a writer: rows with a column `partition`, and their sink.
+    """Returned by a pipeline instead of a writer: rows with a column `partition`, and the rows' sink.
 
-    `each_batch` makes the sink's rows of a batch's rows, on the executors: for example sums by `partition` and another
-    column, since a stream itself keeps no state here. The result has a column `partition` too. `on_error`: what happens to
-    records that cannot be processed.
+    `each_batch` computes the sink's rows from a batch's rows, on the executors: for example sums by `partition` and
+    another column, because the stream itself may not keep state. The result needs a column `partition` too. `on_error`:
+    what happens to records that cannot be processed.
     """
 
     rows: DataFrame
@@ -39,8 +39,10 @@ class ExactlyOnce:
 
 @dataclass(frozen=True, slots=True)
 class AtLeastOnce:
-    """Returned by a pipeline instead of a writer: rows with the columns `partition` and `offset`, and a function for each
-    batch, as of `foreachBatch`. `on_error`: what happens to records that cannot be processed.
+    """Returned by a pipeline instead of a writer: rows with the columns `partition` and `offset`, and a function for
+    each batch, as for `foreachBatch`.
+
+    `on_error`: what happens to records that cannot be processed.
     """
 
     rows: DataFrame
@@ -50,7 +52,7 @@ class AtLeastOnce:
 
 @dataclass(frozen=True, slots=True)
 class AtMostOnce:
-    """Returned by a pipeline instead of a writer: its batches may be lost, and never come twice."""
+    """Returned by a pipeline instead of a writer. A batch may be lost, and never comes twice."""
 
     writer: DataStreamWriter
 
@@ -60,10 +62,10 @@ Build: TypeAlias = Callable[[DataFrame, Mapping[str, str]], Output]
 
 
 def check_writer(writer: DataStreamWriter) -> None:
-    """Raise `Refused` for anything but a writer, and for Spark's file sink, which would lose records.
+    """Raise `Refused` for any object but a writer, and for Spark's file sink, which would lose records.
 
-    The file sink drops a batch whose number it has seen. Our numbers begin at 0 with every start of a consumer, so the
-    sink would drop the first batches after a restart.
+    The file sink drops a batch whose number was written before. Batch numbers begin at 0 with every start of a
+    consumer, so the sink would drop the first batches after a restart.
     """
     if not isinstance(writer, DataStreamWriter):
         raise Refused(
@@ -78,12 +80,12 @@ def check_writer(writer: DataStreamWriter) -> None:
 
 
 def setting(settings: Mapping[str, str], name: str, default: str) -> str:
-    """A setting of the pipeline, or the default if it is missing or empty."""
+    """Return a setting of the pipeline; the default if the setting is missing or empty."""
     return settings.get(name) or default
 
 
 def delivery_of(settings: Mapping[str, str]) -> Delivery:
-    """The setting `delivery`; raises `Refused` for an unknown word."""
+    """Return the setting `delivery`; raises `Refused` for an unknown word."""
     word = setting(settings, "delivery", Delivery.AT_LEAST_ONCE)
     try:
         return Delivery(word)

@@ -1,6 +1,6 @@
-"""Writes which consumer processed which record at what time, for the checks of the demo.
+"""Records which consumer processed which record and when, for the checks of the demo.
 
-Records are JSON with `sequence` (whole number) and `produced_at` (seconds since 1970); without `produced_at` the
+Records are JSON with `sequence` (a whole number) and `produced_at` (seconds since 1970). Without `produced_at`, the
 record's Kafka time is used.
 """
 
@@ -26,7 +26,7 @@ def _outputs(settings: Mapping[str, str]) -> list[Dataset]:
 
 @writes_to(_outputs)
 def build(stream: DataFrame, settings: Mapping[str, str]) -> DataStreamWriter:
-    """One row per processing. Setting `auditFolder`: the folder of the SQLite files (default `build/audit`)."""
+    """Write one row per processing. Setting `auditFolder`: folder of the SQLite files (default `build/audit`)."""
     sink = AuditSink(Path(setting(settings, "auditFolder", FOLDER)))
 
     def write(batch: DataFrame, _: int) -> None:
@@ -36,7 +36,7 @@ def build(stream: DataFrame, settings: Mapping[str, str]) -> DataStreamWriter:
 
 
 def processed(stream: DataFrame) -> DataFrame:
-    """The rows of the sink; a record of another shape has no sequence, and Kafka's time."""
+    """Return the rows for the sink. A record of another form gets no sequence, and Kafka's time."""
     body = document(F.col("value").cast("string"), "sequence STRING, produced_at STRING")
     return stream.withColumn("body", body["document"]).select(
         "topic",

@@ -1,4 +1,4 @@
-"""Inserts referenced types of other schemas into the text of an Avro schema: Spark's functions take one text."""
+"""Inserts the referenced types of other schemas into an Avro schema, because Spark's functions take a single text."""
 
 import json
 from collections.abc import Iterable
@@ -9,9 +9,9 @@ NAMED = frozenset({"record", "error", "enum", "fixed"})
 
 
 def with_references(schema: str, references: Iterable[str]) -> str:
-    """Return the schema as JSON, with each referenced type defined at the first use.
+    """Return the schema as JSON, with each referenced type defined at its first use.
 
-    Raises `ValueError` for a type with two meanings.
+    Raises `ValueError` for a type with two definitions.
     """
     types: dict[str, Any] = {}
     for text in references:
@@ -20,7 +20,7 @@ def with_references(schema: str, references: Iterable[str]) -> str:
 
 
 def _full_names(schema: Any, space: str) -> Any:
-    """Return the schema with the full name of each named type, in definitions and uses."""
+    """Return the schema with full names in all definitions and uses of named types."""
     if isinstance(schema, str):
         return schema if schema in PRIMITIVES or "." in schema or not space else f"{space}.{schema}"
     if isinstance(schema, list):
@@ -48,7 +48,7 @@ def _collect(schema: Any, types: dict[str, Any]) -> None:
 
 
 def _defined(schema: Any, types: dict[str, Any], known: set[str]) -> Any:
-    """Return the schema with the definitions of `types` at the first use; `known`: already defined types."""
+    """Return the schema with each of `types` defined at its first use. `known`: types that are defined already."""
     if isinstance(schema, str):
         return _defined(types[schema], types, known) if schema in types and schema not in known else schema
     if isinstance(schema, list):
@@ -67,7 +67,7 @@ def _defined(schema: Any, types: dict[str, Any], known: set[str]) -> Any:
 
 
 def _within(schema: dict[str, Any], change: Any) -> dict[str, Any]:
-    """An array, a map, or a type with further properties: `change` on the type inside."""
+    """Apply `change` to the type inside an array, a map, or a type with further properties."""
     inner = {"array": "items", "map": "values"}.get(schema["type"] if isinstance(schema["type"], str) else "", "type")
     return {**schema, inner: change(schema[inner])}
 

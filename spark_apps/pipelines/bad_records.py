@@ -1,7 +1,7 @@
 """Finds the records at which a pipeline fails in Spark.
 
-A filter on a batch comes behind the pipeline's functions, so it finds nothing. The records of the batch are read from Kafka
-again, and the pipeline is built again over one half of the records, and then the other half.
+A filter on the batch's rows would not help, because it comes after the pipeline's functions, which fail. So the records
+of the batch are read from Kafka again, and the pipeline is built over one half of the records, then the other half.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,13 +24,13 @@ from spark_apps.pipelines import Output
 
 MAX_OFFSETS = 50_000
 MAX_BYTES = 64 * 1024 * 1024
-"""Limits of what the driver reads again; a larger batch fails as a whole, and its parts are tried in later batches."""
+"""Limits for reading records again in the driver. A larger batch fails as a whole; later batches retry parts of it."""
 Build = Callable[[DataFrame], Output]
 
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """A topic's pipeline, to be run over single records. `build` makes the output of a frame with the stream's schema."""
+    """A topic's pipeline, to run over chosen records. `build` makes the output of a frame with the stream's schema."""
 
     topic: str
     build: Build
@@ -39,7 +39,7 @@ class Rerun:
     incarnation: int = 0
 
     def over(self, spark: SparkSession, records: Records, epochs: Mapping[int, int]) -> Output:
-        """Return the pipeline's output for these records of partitions with these epochs."""
+        """Return the pipeline's output for these records. `epochs`: partition → epoch of the holding."""
         rows = [self._row(*place, record, epochs) for place, record in sorted(records.items())]
         schema = to_arrow_schema(self.schema, timezone="UTC", prefers_large_types=False)
         return self.build(spark.createDataFrame(pa.Table.from_pylist(rows, schema)))
@@ -70,7 +70,7 @@ def found_in(
 ) -> tuple[Bad, Output | None]:
     """Return the bad records of a batch that has failed with `error`, and the output over all other records.
 
-    The output is `None` if no other record is there. Raises `error` if the batch has to be narrowed first.
+    The output is `None` if there are no other records. Raises `error` if the batch has to be narrowed first.
     """
     spans, bad = spans_of(steps), Bad()
     if size_of(spans) == 1:

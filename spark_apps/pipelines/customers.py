@@ -1,7 +1,7 @@
-"""The sample with state: what each customer has ordered, in all or in every ten minutes.
+"""The sample with state: what each customer has ordered, in total or per ten minutes.
 
-A record's key is the customer, and its value an event in JSON: `{"order_id": "A-17", "quantity": 2, "amount_cents": 700,
-"ordered_at": "2026-11-21T08:15:30Z"}`. A record that is no such event becomes a dead letter.
+A record's key is the customer. The value is an event in JSON: `{"order_id": "A-17", "quantity": 2, "amount_cents": 700,
+"ordered_at": "2026-11-21T08:15:30Z"}`. A record of another form becomes a dead letter.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ def _outputs(settings: Mapping[str, str]) -> list[Dataset]:
 
 @writes_to(_outputs)
 def build(orders: DataFrame, settings: Mapping[str, str]) -> Stateful:
-    """Read the orders and write a table. Settings: `database`, and `state`: `totals` (the default) or `windows`."""
+    """Read the orders and write a table. Settings: `database`; `state`: `totals` (the default) or `windows`."""
     kind = _kind(settings)
     sink = sink_of(kind, setting(settings, "database", DATABASE))
     if kind == "windows":
@@ -65,7 +65,7 @@ def _by_customer(rows: DataFrame, processor: StatefulProcessor, sink: DatabaseSi
 
 
 def parse(orders: DataFrame) -> DataFrame:
-    """Return customer, sums and time of each event, with the event's place, or why the record is no event."""
+    """Return customer, sums, time and place of each event, or the reason why the record is no event."""
     read = document(F.col("value").cast("string"), "quantity INT, amount_cents LONG, ordered_at STRING")
     return orders.select(
         F.make_valid_utf8(F.col("key").cast("string")).alias("customer"),
@@ -84,7 +84,7 @@ def parse(orders: DataFrame) -> DataFrame:
 
 
 def sink_of(kind: str, url: str) -> DatabaseSink:
-    """Return the sink of the table, whose rows are replaced by later rows of their key."""
+    """Return the sink of the table. A later row with the same key replaces the earlier row."""
 
     def prepare(cursor: Cursor) -> None:
         cursor.execute(CREATE[kind].format(sums=_SUMS))

@@ -1,7 +1,7 @@
-"""Reads a record as one JSON document to its last character.
+"""Reads a record as one complete JSON document.
 
-Spark's `from_json` reads the first document of a text, in each of its modes, and silently ignores the rest: a second
-event, or half an event, would be lost while its offset is committed.
+Spark's `from_json`, in each of its modes, reads only the first document of a text and ignores the rest. A second event,
+or half an event, would be lost while its offset is committed.
 """
 
 import secrets
@@ -12,20 +12,21 @@ from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from pyspark.sql.types import ArrayType, BooleanType, StringType, StructType
 
 _AROUND, _END, _CORRUPT = (f"_{word}_{secrets.token_hex(8)}" for word in ("around", "end", "corrupt"))
-"""No record has these names: text behind a record's document cannot imitate the end of our array."""
+"""Random names, so that text behind a record's document cannot imitate the end of our array."""
 NO_VALUE, NO_DOCUMENT, MORE = "no value", "not a JSON document of this shape", "there is more behind its JSON document"
 
 
 def document(text: Column, schema: str) -> Column:
-    """Return the text as a struct of `document`, with the fields of the schema, and `problem`: why it is null, or null.
+    """Return the text as a struct: `document`, with the fields of the schema, and `problem`, why it is null (else
+    null).
 
-    A field of another type than the schema's is a problem too. Of a repeated name the last value counts.
+    A field whose type differs from the schema is a problem too. If a name is repeated, the last value counts.
     """
     shape = cast(StructType, StructType.fromDDL(schema))
     inner = StructType([*shape.fields]).add(_END, BooleanType())
     outer = StructType().add(_AROUND, ArrayType(inner)).add(_CORRUPT, StringType())
     around = F.concat(F.lit(f'{{"{_AROUND}":['), text, F.lit(f',{{"{_END}":true}}]}}'))
-    # The array makes Spark parse once a text that is used several times.
+    # Because of the array, Spark parses a text only once, although it is used several times.
     found = F.array(F.from_json(around, outer, {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}))
     return F.transform(found, lambda one: _judged(text, one, shape))[0]
 
@@ -33,7 +34,7 @@ def document(text: Column, schema: str) -> Column:
 def lines(text: Column) -> Column:
     """Return the lines of a text that are not blank, for records with one JSON document per line.
 
-    `posexplode_outer` makes a row of each line, and a row with a null for a text without lines.
+    `posexplode_outer` makes a row of each line. A text without lines gets a row with a null.
     """
     return F.filter(F.split(text, r"\r?\n"), lambda line: F.trim(line) != "")
 
@@ -50,7 +51,7 @@ def _judged(text: Column, one: Column, shape: StructType) -> Column:
 
 
 def _begins(text: Column, shape: StructType) -> Column:
-    """Return whether a text begins with a document; used only for a text that is no document."""
+    """Return whether a text begins with a document. Only for texts that are not a whole document."""
     corrupt = StructType([*shape.fields]).add(_CORRUPT, StringType())
     first = F.from_json(text, corrupt, {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"})
     return first.isNotNull() & first[_CORRUPT].isNull()

@@ -1,8 +1,8 @@
-"""The sample: order events in JSON become rows and revenue per product and minute. Malformed events are kept apart.
+"""The sample: turns order events in JSON into rows, and into revenue per product and minute. Keeps malformed events.
 
 An event: `{"order_id": "A-17", "product": "tea", "quantity": 2, "price": "3.50", "ordered_at":
-"2026-11-21T08:15:30Z"}`. Each batch goes into the database in one transaction. The key of an event is its place in
-Kafka, and only new events count towards the revenue, so a batch processed again changes nothing.
+"2026-11-21T08:15:30Z"}`. Each batch goes into the database in one transaction. An event's key is its place in Kafka,
+and only new events count towards the revenue, so processing a batch again changes nothing.
 """
 
 import uuid
@@ -26,22 +26,22 @@ EVENT = "order_id STRING, product STRING, quantity INT, price STRING, ordered_at
 PRICE = "try_cast(event.price AS DECIMAL(12, 2))"
 _TIME = "try_cast(event.ordered_at AS TIMESTAMP)"
 ORDERED_AT = f"if(year({_TIME}) BETWEEN 1 AND 9999, {_TIME}, NULL)"
-"""Spark cannot move its very first and last times to UTC."""
+"""The event's time, if Spark can move it to UTC: not its very first and last times."""
 DATABASE = "sqlite:///build/orders.sqlite"
 MAX_PRODUCT_CHARS = 200
-"""A product is a key of `revenue`.
+"""Maximum length of a product, which is a key of `revenue`.
 
-PostgreSQL refuses keys of more than 2,704 bytes, and the batch would fail again and again.
+PostgreSQL refuses keys of more than 2,704 bytes, so the batch would fail again and again.
 """
 MAX_QUANTITY = 10_000
 MAX_PRICE = 1_000_000
-"""With a higher price, a thousand orders of one minute could exceed BIGINT, and their batch would fail again and again."""
+"""Maximum price. With higher prices, a thousand orders in a minute could exceed BIGINT, and block their batch."""
 DEAD_LETTER_CHARS = 4_000
 
 LINE = "line"
 _KEYS = {False: KEY, True: {**KEY, LINE: "INTEGER"}}
 _SUFFIX = {False: "", True: "_by_line"}
-"""Suffixes of tables with the line in their key, for records with an event per line."""
+"""Suffix of the tables for records with an event per line, whose key includes the line."""
 _EVENT_COLUMNS = {
     "order_id": "TEXT",
     "product": "TEXT",
@@ -60,8 +60,7 @@ CREATE TABLE IF NOT EXISTS revenue (
     product TEXT, minute TEXT, orders BIGINT, amount_cents BIGINT, PRIMARY KEY (product, minute)
 )"""
 CREATE_INDEX = 'CREATE INDEX IF NOT EXISTS {table}_written_by ON {table} ("written_by")'
-# Only the rows of this batch: older rows carry another mark. In a fixed order: two consumers would lock each other's
-# rows.
+# Only the rows of this batch, since older rows have another mark. Sorted, because two consumers could deadlock.
 ADD_REVENUE = """
 INSERT INTO revenue (product, minute, orders, amount_cents)
 SELECT product, minute, COUNT(*), SUM(amount_cents) FROM {table} WHERE written_by = ? GROUP BY product, minute
@@ -79,11 +78,12 @@ def _outputs(settings: Mapping[str, str]) -> list[Dataset]:
 
 @writes_to(_outputs)
 def build(orders: DataFrame, settings: Mapping[str, str]) -> Output:
-    """Read `orders` and write the tables. Setting `database` (default `sqlite:///build/orders.sqlite`): see
-    `delivery.database`.
+    """Read `orders` and write the tables. Settings:
 
-    Setting `delivery`: `at-least-once` (the default), `at-most-once` or `exactly-once`. Setting `records`: `document` (the
-    default: a record is one event) or `lines`: each of its lines is an event, in the tables `..._by_line`.
+    - `database` (default `sqlite:///build/orders.sqlite`): see `delivery.database`.
+    - `delivery`: `at-least-once` (the default), `at-most-once` or `exactly-once`.
+    - `records`: `document` (the default; a record is one event), or `lines` (each line of a record is an event; the
+      tables are `..._by_line`).
     """
     url = setting(settings, "database", DATABASE)
     database, delivery, by_line = Database(url), delivery_of(settings), _by_line(settings)
@@ -109,7 +109,7 @@ def _writing(url: str, prepare: Callable[[Cursor], None]) -> Callable[[DataFrame
         rows = batch.toArrow()
         with borrowed(url) as database:
             if not prepared:
-                # a separate transaction: other beginning consumers wait for its locks
+                # separate, since other starting consumers wait for its locks
                 with database.transaction() as cursor:
                     prepare(cursor)
                 prepared.append(True)
@@ -120,17 +120,17 @@ def _writing(url: str, prepare: Callable[[Cursor], None]) -> Callable[[DataFrame
 
 
 def parse(orders: DataFrame, *, by_line: bool = False) -> DataFrame:
-    """Return one row per event, with the reason of a malformed event in `problem`.
+    """Return one row per event. `problem`: the reason if the event is malformed.
 
-    A record is an event, or has one per line.
+    `by_line`: each line of a record is an event; otherwise a record is an event.
     """
-    # Records may hold any bytes, and the driver has to read them.
+    # Records may hold any bytes, but the driver has to read valid text.
     text = F.make_valid_utf8(F.col("value").cast("string"))
     key = [*_KEYS[by_line]]
     valid = F.is_valid_utf8(F.col("value").cast("string")).alias("valid")
     if by_line:
         texts = orders.select(*KEY, valid, F.posexplode_outer(lines(text)).alias(LINE, "value"))
-        texts = texts.withColumn(LINE, F.coalesce(LINE, F.lit(0)))  # a record without a line
+        texts = texts.withColumn(LINE, F.coalesce(LINE, F.lit(0)))  # a record without lines
     else:
         texts = orders.select(*KEY, valid, text.alias("value"))
     events = texts.select(*key, "valid", "value", document(F.col("value"), EVENT).alias("read"))
@@ -152,14 +152,14 @@ def parse(orders: DataFrame, *, by_line: bool = False) -> DataFrame:
 
 
 def _problem() -> Column:
-    """The first problem of the event, or null."""
+    """Return the first problem of the event, or null."""
     checks: tuple[tuple[Column, Column | str], ...] = (
         (F.col("unread").isNotNull(), F.col("unread")),
         (~F.col("valid"), "not UTF-8"),
         (F.coalesce(F.trim("event.order_id"), F.lit("")) == "", "order_id is missing"),
         (F.coalesce(F.trim("event.product"), F.lit("")) == "", "product is missing"),
         (F.length("event.product") > MAX_PRODUCT_CHARS, "product is longer than a name"),
-        # PostgreSQL refuses it in text: the batch would fail again and again.
+        # PostgreSQL refuses a NUL in text, so the batch would fail again and again.
         (F.concat("event.order_id", "event.product").contains("\x00"), "order_id or product holds a NUL"),
         (~F.coalesce(F.col("event.quantity").between(1, MAX_QUANTITY), F.lit(False)), "quantity is out of range"),
         (~F.coalesce(F.expr(PRICE) >= 0, F.lit(False)), "price is not an amount"),
@@ -170,8 +170,8 @@ def _problem() -> Column:
 
 
 def prepare(cursor: Cursor, *, by_line: bool = False) -> None:
-    """Create the tables where they are missing."""
-    cursor.exclusively("orders")  # two consumers that start at once would both create them
+    """Create the tables if missing."""
+    cursor.exclusively("orders")  # consumers that start at the same time would both create the tables
     ORDERS[by_line].prepare(cursor)
     DEAD_LETTERS[by_line].prepare(cursor)
     cursor.execute(CREATE_REVENUE)
@@ -179,7 +179,7 @@ def prepare(cursor: Cursor, *, by_line: bool = False) -> None:
 
 
 def store(cursor: Cursor, rows: pa.Table) -> None:
-    """Write one parsed batch; a record that is already there changes nothing."""
+    """Write one parsed batch. A record that was written before changes nothing."""
     mark = uuid.uuid4().hex
     by_line = LINE in rows.column_names
     parsed: list[dict[str, Any]] = rows.to_pylist()

@@ -1,4 +1,4 @@
-"""Makes the writer of a query from a pipeline's result, and tells its delivery to the topic's runner before any grant."""
+"""Makes a query's writer from a pipeline's result, and sets the delivery at the topic's runner before any grant."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -28,9 +28,9 @@ NO_SITE = Site()
 def agreed_writer(
     runner: TopicRunner, output: Output, hooks: Hooks, site: Site = NO_SITE, rerun: Rerun | None = None
 ) -> DataStreamWriter:
-    """The writer of the query; raises `Refused` for a writer that would lose records.
+    """Return the query's writer; raises `Refused` for a writer that would lose records.
 
-    `site`: what the treatment of bad records needs of the process; `rerun`: the pipeline, to find bad records.
+    `site`: the process's part in the treatment of bad records. `rerun`: the pipeline, to find bad records.
     """
     match output:
         case ExactlyOnce(rows, sink):
@@ -66,7 +66,7 @@ def _check_partition(topic: str, columns: Sequence[str]) -> None:
 
 
 def _recovery(runner: TopicRunner, output: ExactlyOnce | AtLeastOnce, site: Site) -> Recovery | None:
-    """Return the treatment of bad records; `None` = a bad record stops its partition."""
+    """Return the treatment of bad records; `None` if a bad record stops its partition."""
     policy: OnError = output.on_error.overridden(site.settings)
     if not policy.recovers and not policy.problem_column:
         return None
@@ -129,7 +129,7 @@ def _transaction(
 def _delivery(
     runner: TopicRunner, output: AtLeastOnce, recovery: Recovery, rerun: Rerun | None, batch: DataFrame, number: int
 ) -> None:
-    """Deliver a batch at least once, without its bad records."""
+    """Deliver a batch at least once. Its bad records are left out."""
     writer, steps = runner.edit(lambda ownership: (ownership.writer, ownership.batches.adds()))
     bad = Bad()
 
@@ -142,7 +142,7 @@ def _delivery(
     except Exception as error:
         if not recovery.may_recover(error, steps, blames_record):
             raise
-        # Each good part has been delivered on the way.
+        # `found_in` has delivered each good part.
         bad, _ = found_in(recovery, rerun, steps, batch.sparkSession, deliver, error)
         recovery.keep(writer, steps, bad)
     recovery.note(steps, bad)

@@ -1,4 +1,4 @@
-"""Reads a record as one Protobuf message to the last byte. `from_protobuf` silently leaves out unknown fields."""
+"""Reads a record as one complete Protobuf message. `from_protobuf` would silently ignore unknown fields."""
 
 from functools import cache
 
@@ -12,16 +12,16 @@ MORE = "bytes stand behind its message, or it is not in the shortest form"
 
 
 def as_json(value: Column, descriptors: bytes, name: str) -> Column:
-    """Return a struct of `json`, the message as text, and `problem`, the reason of a null.
+    """Return a struct: `json`, the message as text, and `problem`, the reason if `json` is null.
 
-    `descriptors`: the file written by `protoc`.
+    `descriptors`: the content of the file that `protoc` writes.
     """
-    message(descriptors, name)  # raises `KeyError` for an unknown name here, and not in a worker
+    message(descriptors, name)  # raises `KeyError` for an unknown name here, not in a worker
     return F.udf(lambda one: read(one, descriptors, name), "json STRING, problem STRING")(value)
 
 
 def read(value: bytes | None, descriptors: bytes, name: str) -> tuple[str | None, str | None]:
-    """Return one record as JSON, or the problem."""
+    """Return one record as JSON, or its problem."""
     if value is None:
         return None, NO_VALUE
     try:
@@ -31,13 +31,13 @@ def read(value: bytes | None, descriptors: bytes, name: str) -> tuple[str | None
         if (known := found.ByteSize()) == len(value) and found.IsInitialized():
             return json_format.MessageToJson(found, preserving_proto_field_name=True, indent=None), None
         return None, UNKNOWN if known < size else MORE if size < len(value) else NO_MESSAGE
-    except (DecodeError, json_format.Error):  # JSON has no text for some values, such as a time in the year 10000
+    except (DecodeError, json_format.Error):  # JSON cannot express some values, such as a time in the year 10000
         return None, NO_MESSAGE
 
 
 @cache
 def message(descriptors: bytes, name: str) -> type[Message]:
-    """The class of a message, made once in each of Spark's Python workers."""
+    """Return the class of a message. Each of Spark's Python workers makes the class once."""
     pool = descriptor_pool.DescriptorPool()
     for file in descriptor_pb2.FileDescriptorSet.FromString(descriptors).file:
         pool.Add(file)

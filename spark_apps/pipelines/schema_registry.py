@@ -1,8 +1,8 @@
 """Decodes Avro records with a schema id in front (the format of Confluent's serialisers) by Spark's own `from_avro`.
 
-Spark's function needs the schema of each record, and knows no registry. So the versions of a subject are read once, when
-the query is built. Each record is decoded by its own version, into the columns of the latest version. A record of a version
-registered later becomes null until the consumer restarts.
+Spark's function needs the schema of each record, and does not use a registry. So all versions of a subject are read
+when the query is built. Each record is decoded with its own version, into the columns of the latest version. A record
+whose version was registered later becomes null until the consumer restarts.
 """
 
 import json
@@ -28,28 +28,29 @@ MAGIC_BYTES = 5
 """A zero, then the schema's id in four bytes, big-endian."""
 WHOLE = 2**31 - 1
 END = secrets.token_bytes(16)
-"""Appended to each record before decoding, to find trailing bytes: Avro stops silently at the record's end."""
+"""Appended to each record before decoding, to detect trailing bytes: Avro silently stops at the record's end."""
 TIMEOUT_S, ALL_TIMEOUT_S = 10.0, 60.0
-"""Limits for one answer, and for all answers of a subject."""
+"""Time limits for one answer, and for all answers about a subject."""
 MOST_BYTES = 4 * 1024 * 1024
-"""Of an answer: a schema has kilobytes."""
+"""Maximum size of an answer. A schema has kilobytes."""
 MOST_SCHEMAS = 1_000
-"""Versions of a subject and references: one request each."""
+"""Maximum number of a subject's versions and references. Each needs a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The schemas of one subject by their ids, as JSON; `latest` gives the columns of the decoded records."""
+    """The schemas of one subject by id, as JSON. `latest` gives the columns of the decoded records."""
 
     schemas: Mapping[int, str]
     latest: str
 
 
 def subject_of(settings: Mapping[str, str], subject: str, client: httpx.Client | None = None) -> Subject:
-    """Ask the registry in the settings `schemaRegistry`, `schemaRegistryUser` and `schemaRegistryPassword`.
+    """Read a subject from the registry in the settings `schemaRegistry`, `schemaRegistryUser`,
+    `schemaRegistryPassword`.
 
-    The address may be a name in the site's `registries`, which hold address and log-in. Without a name, give the
-    password as `PIPELINE_schemaRegistryPassword` in the environment. Raises `Refused`.
+    The address may be a name in the site's `registries`, which hold address and log-in. With an address in place of a
+    name, give the password as `PIPELINE_schemaRegistryPassword` in the environment. Raises `Refused`.
     """
     url = setting(settings, "schemaRegistry", "").rstrip("/")
     if not url:
@@ -57,7 +58,7 @@ def subject_of(settings: Mapping[str, str], subject: str, client: httpx.Client |
     given = _address(url)
     user = setting(settings, "schemaRegistryUser", given.username)
     auth = (user, setting(settings, "schemaRegistryPassword", given.password)) if user else None
-    url = str(given.copy_with(userinfo=b"")).rstrip("/")  # errors show it
+    url = str(given.copy_with(userinfo=b"")).rstrip("/")  # without the log-in, because errors show the address
     try:
         with client or httpx.Client(timeout=TIMEOUT_S) as asked:
             return _Registry(asked, url, auth).subject(subject)
@@ -69,7 +70,7 @@ def subject_of(settings: Mapping[str, str], subject: str, client: httpx.Client |
 
 
 class _Registry:
-    """The schemas of a registry, each read once; soft-deleted schemas too, since their records remain."""
+    """The schemas of a registry, each read once. Soft-deleted schemas count, because their records remain."""
 
     def __init__(self, client: httpx.Client, url: str, auth: tuple[str, str] | None) -> None:
         self._client, self._url, self._auth = client, url, auth
@@ -77,7 +78,7 @@ class _Registry:
         self._until = time.monotonic() + ALL_TIMEOUT_S
 
     def subject(self, subject: str) -> Subject:
-        """Read all versions; the latest undeleted version gives the columns, or the latest if all are deleted."""
+        """Read all versions. The latest undeleted version gives the columns; if all are deleted, the latest."""
         place = _versions(subject)
         every = sorted(self._answer(f"{place}?deleted=true"))
         try:
@@ -99,7 +100,7 @@ class _Registry:
         return with_references(text, references) if references else text
 
     def _references(self, schema: Mapping[str, Any]) -> list[str]:
-        """Return the texts of all referenced schemas, directly or indirectly."""
+        """Return the texts of all schemas that the schema references, directly or indirectly."""
         known: dict[tuple[str, int], str] = {}
         ahead = list(schema.get("references") or ())
         while ahead:
@@ -136,7 +137,7 @@ def _versions(subject: str) -> str:
 
 
 def _address(url: str) -> httpx.URL:
-    """Raises `Refused` without the given address, which may hold a password."""
+    """Return the checked address. Raises `Refused` without showing the address, which may hold a password."""
     with suppress(httpx.InvalidURL):
         given = httpx.URL(url)
         if given.scheme in ("http", "https") and given.host:
@@ -148,9 +149,9 @@ def _address(url: str) -> httpx.URL:
 
 
 def decoded(column: Column, subject: Subject) -> Column:
-    """Return the record; null for another subject, a truncated record, or trailing bytes.
+    """Return the decoded record; null for another subject, a truncated record, or trailing bytes.
 
-    `undecoded` gives the reason. Needs `spark-avro` on the class path.
+    `undecoded` gives the reason of a null. Needs `spark-avro` on the class path.
     """
     number = schema_id(column)
     body = F.concat(F.substring(column, MAGIC_BYTES + 1, WHOLE), F.lit(bytearray(END)))
@@ -159,7 +160,7 @@ def decoded(column: Column, subject: Subject) -> Column:
         F.when(_framed(column) & (number == one), from_avro(body, _with_end(text), options))
         for one, text in subject.schemas.items()
     ]
-    # Without the array Spark would decode the record at every use.
+    # Because of the array, Spark decodes a record once and not at every use.
     whole = F.transform(
         F.array(F.coalesce(*by_version)),
         lambda one: F.when(one["end"].eqNullSafe(F.lit(bytearray(END))), one["record"]),
@@ -168,7 +169,7 @@ def decoded(column: Column, subject: Subject) -> Column:
 
 
 def undecoded(column: Column, subject: Subject, record: Column) -> Column:
-    """Return why `record`, the result of `decoded` for the column, is null; or null."""
+    """Return why `record`, the result of `decoded`, is null; null for a decoded record."""
     known = schema_id(column).isin(list(subject.schemas))
     unknown = F.concat(
         F.lit("schema "), schema_id(column), F.lit(" is none of the subject, or newer than this consumer")
@@ -187,12 +188,12 @@ def _framed(column: Column) -> Column:
 
 
 def _with_end(schema: str) -> str:
-    """Return the schema with a last field for `END`: the field is right only after a record without trailing bytes."""
+    """Return the schema with a last field for `END`. The field matches only if the record has no trailing bytes."""
     end = {"type": "fixed", "name": "_end", "size": len(END)}
     fields = [{"name": "record", "type": json.loads(schema)}, {"name": "end", "type": end}]
     return json.dumps({"type": "record", "name": "_with_end", "fields": fields})
 
 
 def schema_id(column: Column | str) -> Column:
-    """The number behind the first byte: a foreign record may have any there."""
+    """Return the number after the first byte. A foreign record may have any number there."""
     return F.conv(F.hex(F.substring(column, 2, MAGIC_BYTES - 1)), 16, 10).cast("long")

@@ -1,11 +1,11 @@
 """The requests of Spark's source, in the driver's JVM, to the agent in the driver's Python process.
 
-JSON lines on a Unix socket; the other side is `partitioncoordinator.spark.Agent`.
+The two sides exchange JSON lines on a Unix socket. The other side is `partitioncoordinator.spark.Agent`.
 
-A request is `{"call": name, ...}`, the answer `{"ok": value}` or `{"error": sentence}`; one connection per reader, one
-request at a time. The agent's side calls a `Planner` from the connection's own thread. A topic has one live reader. A
-second reader is refused, because both would read the same ranges; it first waits `LEAVE_TIMEOUT_S` for the end of the
-first, whose query may have just ended.
+A request is `{"call": name, ...}`, the answer `{"ok": value}` or `{"error": sentence}`. Each reader has one connection,
+with one request at a time. The connection's own thread calls a `Planner`. A topic has one live reader, because two
+would read the same ranges. A second reader waits up to `LEAVE_TIMEOUT_S`, since the query of the first may have just
+ended; then the second is refused.
 """
 
 import contextlib
@@ -28,20 +28,20 @@ from spark_apps.records.batches import BatchOffset, Group, behind, decode_offset
 from spark_apps.records.options import SourceOptions, parse_options
 
 VERSION = 4
-MAX_PATH_BYTES = 100  # sun_path holds 108 with its end
+MAX_PATH_BYTES = 100  # sun_path has 108 bytes, including its end
 CLOSE_TIMEOUT_S = 2.0
 LONGEST_WAIT_S = 0.2
 LEAVE_TIMEOUT_S = 5.0
 SHORTAGES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-"""Shortages of files or memory: they pass, and a reader waits in the queue meanwhile."""
+"""Shortages of files or memory, which pass. Meanwhile a reader waits in the queue."""
 
 log = logging.getLogger(__name__)
 
 
 class Latest(NamedTuple):
-    """A batch, and the end of the log for Spark's progress; `None` if unknown.
+    """A batch, and the log's end for Spark's progress (`None` if unknown).
 
-    One answer has both values, because Spark's request for the second would wait for the work on the first.
+    One answer has both, because a separate request for the log's end would wait for the work on the batch.
     """
 
     batch: BatchOffset
@@ -49,9 +49,9 @@ class Latest(NamedTuple):
 
 
 class Attached(NamedTuple):
-    """Answer to a new reader: settings of librdkafka for the executors (`bootstrap.servers`), without secrets.
+    """Answer to a new reader: librdkafka settings for the executors (`bootstrap.servers`), without secrets.
 
-    `fail_on_data_loss`: whether executors stop at missing records: the option's value, unless the sink's positions
+    `fail_on_data_loss`: whether executors stop at missing records: the option's value, or True if the sink's positions
     count.
     """
 
@@ -60,9 +60,9 @@ class Attached(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What every reader of this application's topics needs.
+    """What the agent tells every reader of this application.
 
-    `settings_file`: the default of the option `kafkaSettingsFile`.
+    `settings_file`: default of the option `kafkaSettingsFile`.
     """
 
     consumer: str
@@ -71,35 +71,35 @@ class Reading(NamedTuple):
 
 
 class Planner(Protocol):
-    """The agent's side of one topic. Raise any `CoordinatorError` to end the query with its sentence."""
+    """The agent's side of one topic. A `CoordinatorError` ends the query with the error's sentence."""
 
     def attach(self, reader: str, options: SourceOptions) -> Attached:
         """Begin to serve a reader."""
 
     def initial(self, reader: str) -> BatchOffset:
-        """The offset before the first batch. May be called more than once; has no side effect."""
+        """Return the offset before the first batch. May be called repeatedly, and has no side effect."""
 
     def latest(self, reader: str, start: BatchOffset) -> Latest:
-        """The next batch, or `start` itself when there is nothing new; may wait up to `LONGEST_WAIT_S`.
+        """Return the next batch; `start` itself if there is nothing new. May wait up to `LONGEST_WAIT_S`.
 
-        Everything in `start` has passed the sink.
+        Everything up to `start` has passed the sink.
         """
 
     def tasks(self, end: BatchOffset) -> Sequence[Group]:
-        """The tasks of the batch that ends at `end`."""
+        """Return the tasks of the batch that ends at `end`."""
 
     def until_now(self, reader: str) -> None:
-        """Read only existing records: later batches go no further."""
+        """Limit all later batches to the records that exist now."""
 
     def is_over(self, reader: str) -> bool:
-        """Return whether all of these records have passed the sink."""
+        """Return whether all records within that limit have passed the sink."""
 
     def detach(self, reader: str) -> None:
-        """The reader's connection has ended."""
+        """Note that the reader's connection has ended."""
 
 
 class AgentServer:
-    """Listens for readers in a new private folder; `close` ends all connections and removes the folder."""
+    """Listens for readers in a new private folder. `close` ends all connections and removes the folder."""
 
     def __init__(self, reading: Reading, parent: Path | None = None) -> None:
         self.reading = reading
@@ -129,7 +129,7 @@ class AgentServer:
             self._planners.pop(topic, None)
 
     def close(self) -> None:
-        """End all connections; this ends the queries of their readers."""
+        """End all connections, which ends the queries of their readers."""
         _shut(self._listener)
         with self._lock:
             connections = list(self._connections)
@@ -166,7 +166,7 @@ class AgentServer:
                 self._connections.discard(connection)
 
     def admit(self, topic: str, reader: str) -> Planner:
-        """Make `reader` the live reader of `topic`; raises `AgentCallFailed` if another reader is live."""
+        """Make `reader` the live reader of `topic`. Raises `AgentCallFailed` if another reader is live."""
         with self._lock:
             planner = self._planners.get(topic)
             if planner is None:
@@ -193,7 +193,7 @@ class AgentServer:
 
 
 class _Session:
-    """One connection's conversation."""
+    """The requests and answers of one connection."""
 
     def __init__(self, server: AgentServer) -> None:
         self._server = server
@@ -217,7 +217,7 @@ class _Session:
         except (ValueError, KeyError, TypeError) as error:
             log.exception("a request of the reader could not be read")
             return {"error": f"the agent could not answer: {type(error).__name__}: {error}"}
-        except Exception as error:  # the edge: a bug ends the query with its name, not the agent
+        except Exception as error:  # a bug ends the query and not the agent
             log.exception("the planner of topic %s failed", self._topic)
             return {"error": f"the agent failed: {type(error).__name__}: {error}; see the driver's log"}
 
@@ -236,7 +236,7 @@ class _Session:
         self._server.dismiss(self._topic, self._reader)
         try:
             self._planner.detach(self._reader)
-        except Exception:  # the edge of a thread: no caller could handle it
+        except Exception:  # no caller could handle the error
             log.exception("the planner of topic %s failed at the reader's end", self._topic)
 
     def _attach(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -270,7 +270,7 @@ class _Session:
 
 
 def _check(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the options when a stream is loaded; the answer tells the columns."""
+    """Check the options when a stream is loaded. The answer decides which columns the stream has."""
     options = parse_options(request["options"])
     return {"include_headers": options.include_headers, "include_assignment": options.include_assignment}
 

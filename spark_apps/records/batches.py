@@ -1,6 +1,6 @@
-"""The offset ranges of a micro-batch: their JSON, and their tasks.
+"""The offset ranges of a micro-batch, their JSON, and their tasks.
 
-Pure. Spark's offset of a batch holds the ranges and the parallelism, so any process plans the same tasks.
+Pure. Spark's offset of a batch contains the ranges and the parallelism, so any process plans the same tasks from it.
 """
 
 import itertools
@@ -15,7 +15,7 @@ from spark_apps.errors import OffsetMalformed
 VERSION = 1
 MAX_OFFSET = 2**63 - 1
 SMALL_RECORDS = 2_000
-"""For fewer records, a second task costs more than it saves."""
+"""Up to so many records, a second task costs more time than it saves."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -29,7 +29,7 @@ class Range:
 
     @property
     def size(self) -> int:
-        """Offsets, not records: compaction and transaction markers leave gaps."""
+        """Return the number of offsets. There may be fewer records: compaction and transaction markers leave gaps."""
         return self.end - self.start
 
 
@@ -37,8 +37,8 @@ class Range:
 class BatchOffset:
     """The offset of one batch of one topic: its ranges, for at most `parallelism` tasks. Batch 0 has no ranges.
 
-    `piece` 0: each partition is read by a single task. Else its range is cut into pieces of `piece` offsets, with a
-    task for each.
+    `piece`: with 0, a single task reads each partition's range. Otherwise a range is cut into pieces of `piece`
+    offsets, and each piece is a task.
     """
 
     topic: str
@@ -52,14 +52,14 @@ class BatchOffset:
         return BatchOffset(self.topic, self.batch + 1, parallelism, by_partition, piece)
 
     def after(self, batch: "BatchOffset") -> "BatchOffset":
-        """The same ends, with the ranges that are left behind `batch`."""
+        """Return the same ends, with the part of the ranges that `batch` has not covered."""
         passed = {p: one.end for p, one in batch.ranges.items()}
         left = {p: replace(one, start=min(one.end, max(one.start, passed.get(p, 0)))) for p, one in self.ranges.items()}
         return replace(self, ranges=left)
 
 
 def encode_offset(offset: BatchOffset) -> dict[str, Any]:
-    """The JSON object of an offset. Equal offsets give equal text: Spark compares offsets as text."""
+    """Return an offset as a JSON object. Equal offsets give equal text, because Spark compares offsets as text."""
     return {
         "version": VERSION,
         "topic": offset.topic,
@@ -71,7 +71,7 @@ def encode_offset(offset: BatchOffset) -> dict[str, Any]:
 
 
 def decode_offset(data: object) -> BatchOffset:
-    """Read the JSON object of an offset; raises `OffsetMalformed`. Unknown fields of a known version are ignored."""
+    """Read an offset from its JSON object; raises `OffsetMalformed`. Unknown fields of a known version are ignored."""
     if not isinstance(data, dict):
         raise _bad("is not a JSON object")
     version = data.get("version")
@@ -116,9 +116,9 @@ def _bad(problem: str) -> OffsetMalformed:
 
 
 def behind(offset: BatchOffset) -> dict[str, Any]:
-    """Return the lag of the partitions. Their ranges begin at the committed position and end at the log's end.
+    """Return the lag of the partitions, whose ranges go from the committed position to the log's end.
 
-    `lag` by partition, with extremes and mean under the names of Spark's Kafka source.
+    `lag` is by partition. Minimum, maximum and mean have the names of Spark's Kafka source.
     """
     lag = {str(p): one.size for p, one in sorted(offset.ranges.items())}
     sizes = list(lag.values()) or [0]
@@ -134,9 +134,9 @@ Group: TypeAlias = tuple[Range, ...]
 
 
 def plan_tasks(offset: BatchOffset) -> tuple[Group, ...]:
-    """Spread the ranges over tasks of about equal size: largest range first, always to the emptiest task.
+    """Distribute the ranges over tasks of about equal size: the largest range first, always to the emptiest task.
 
-    Depends on the offset alone. Empty ranges get no task. With `piece`, every piece of a range is a task.
+    The result depends on the offset alone. Empty ranges get no task. With `piece`, every piece of a range is a task.
     """
     ranges = [one for one in offset.ranges.values() if one.size > 0]
     if offset.piece:
@@ -153,7 +153,7 @@ def plan_tasks(offset: BatchOffset) -> tuple[Group, ...]:
 
 
 def _pieces(one: Range, size: int) -> Iterator[Range]:
-    """The parts of the range: about equal, of at most `size` offsets."""
+    """Return the parts of a range: of about equal size, with at most `size` offsets."""
     count = math.ceil(one.size / size)
     cuts = [one.start + one.size * number // count for number in range(count + 1)]
     for start, end in itertools.pairwise(cuts):
@@ -163,8 +163,8 @@ def _pieces(one: Range, size: int) -> Iterator[Range]:
 def piece_size(ranges: Iterable[Range], min_partitions: int | None, max_records: int | None) -> int:
     """Return the largest piece that gives about `min_partitions` tasks of at most `max_records` offsets.
 
-    0 = whole ranges, of which a task may read several. As in Spark's source, ranges are only cut for `min_partitions`
-    where there are fewer, and the number of tasks is a hint: rounding may leave fewer.
+    0 = whole ranges, several of which one task may read. As in Spark's source, ranges are cut for `min_partitions` only
+    if there are fewer ranges, and rounding may give fewer tasks than wanted.
     """
     if min_partitions is None:
         return max_records or 0
@@ -176,11 +176,10 @@ def piece_size(ranges: Iterable[Range], min_partitions: int | None, max_records:
 
 
 def admit(available: Iterable[Range], max_offsets: int | None) -> list[Range]:
-    """Cut the available ranges to `max_offsets` in total, in proportion to their sizes, as Spark's Kafka source does.
+    """Cut the available ranges to `max_offsets` in total, in proportion to their sizes; `None` = no limit.
 
-    A partition with unread records gets at least one offset, so that small partitions do not starve; the total may
-    therefore exceed the limit. `None` = no limit. Source of the rule: `KafkaMicroBatchStream.rateLimit` of Apache
-    Spark.
+    Each partition with unread records gets at least one offset, so that small partitions do not starve. So the total
+    may exceed the limit. The rule is `KafkaMicroBatchStream.rateLimit` of Spark's Kafka source.
     """
     waiting = [one for one in available if one.size > 0]
     total = sum(one.size for one in waiting)

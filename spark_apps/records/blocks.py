@@ -1,4 +1,4 @@
-"""Unpacks blocks of records for a Python stage. Executors import this module: nothing but pyarrow here."""
+"""Unpacks blocks of records for a Python stage. Executors import this module, so it imports nothing but pyarrow."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ import pyarrow as pa
 Stage: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """A function for Spark's `mapInArrow`."""
 BLOCKS = "partitioncoordinator.blocks"
-"""The option that asks the reader for blocks."""
+"""The option that tells the reader to return blocks."""
 BLOCK = "block"
-"""The only column: an Arrow stream of records, or null."""
+"""The only column of the frame: an Arrow stream of records, or null."""
 
 
 @dataclass(frozen=True, slots=True)
 class OfBlocks:
-    """A stage that unpacks the blocks for another stage, without a copy of the records."""
+    """A stage that unpacks the blocks for another stage, without copying the records."""
 
     stage: Stage
 

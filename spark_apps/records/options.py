@@ -1,7 +1,7 @@
-"""The options of the data source: names, defaults and refusals follow Spark's Kafka source where possible.
+"""The options of the data source. Names, defaults and refusals follow Spark's Kafka source where possible.
 
-Pure. A wrong option is `Refused` with a sentence. Secret settings are never options, because options are part of the
-query plan: secrets are in a file (see `SettingsFile.java`).
+Pure. A wrong option raises `Refused`. Secret settings are in a file (see `SettingsFile.java`) and never in options,
+because options are part of the query plan.
 """
 
 import re
@@ -64,11 +64,11 @@ _ISOLATIONS = fetch_properties.CHOICES[ISOLATION]
 
 @dataclass(frozen=True, slots=True)
 class Starting:
-    """The start of a partition without a committed offset; by default the topic's start rule.
+    """The start of a partition without a committed offset; by default, the topic's start rule.
 
-    `offsets`: partition → offset, `EARLIEST` or `LATEST`. `timestamps_ms`: partition → milliseconds since 1970.
-    `every`: for all other partitions, an offset as above, and `every_ms` a time. A partition without a record at or
-    after its time begins at its end with `else_latest`, and cannot begin otherwise.
+    `offsets`: partition → offset, `EARLIEST` or `LATEST`. `timestamps_ms`: partition → milliseconds since 1970. `every`
+    and `every_ms`: offset and time for all other partitions. If a partition has no record at or after its time, it
+    begins at the log's end with `else_latest`; otherwise it cannot begin.
     """
 
     every: int | None = None
@@ -80,7 +80,7 @@ class Starting:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The checked options of one stream. `kafka` has names of librdkafka and of the Java client, and no secrets."""
+    """The checked options of one stream. `kafka`: settings under librdkafka's or Java's names, without secrets."""
 
     topic: str
     starting: Starting = Starting()
@@ -98,7 +98,7 @@ class SourceOptions:
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """Check the options of `spark.readStream`; names are case-insensitive. Raises `BadOption`."""
+    """Check the options of `spark.readStream`. Case does not matter in names. Raises `BadOption`."""
     given = {name.lower(): str(value) for name, value in options.items()}
     for name in given:
         _check_name(name)
@@ -178,7 +178,7 @@ _UNITS_S = {"": 0.001, "us": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0
 
 
 def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
-    """Return seconds of a time in Spark's notation: a whole number and a unit; without a unit, milliseconds."""
+    """Return the seconds of a time in Spark's notation: a whole number and a unit (without a unit, milliseconds)."""
     text = given.get(name, "").strip().lower()
     if name not in given:
         return default

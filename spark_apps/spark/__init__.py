@@ -1,13 +1,13 @@
-"""Spark's part: the session, the data source, the queries, the executors.
+"""Spark's part of a consumer: the session, the data source, the queries, the executors.
 
-The import fails on a Spark that is older than the versions that were tried.
+The import fails on a release of Spark older than the tested releases.
 """
 
 import pyspark
 
 OLDEST = "4.2"
 RELEASE = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
-"""Spark's version as two numbers, to compare."""
+"""Spark's version as two numbers, for comparisons."""
 
 if RELEASE < (4, 2):
     raise ImportError(

@@ -7,14 +7,14 @@ from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
 WAIT_S = 0.2
-"""Spark answers within milliseconds, unless its JVM collects garbage, is stopped or hangs."""
+"""Seconds to wait. Spark answers within milliseconds, unless its JVM collects garbage, is stopped or hangs."""
 V = TypeVar("V")
 
 
 class Asking:
-    """One question at a time, for one caller.
+    """Asks one question at a time, for one caller.
 
-    A `ThreadPoolExecutor` would wait for its thread, and so for the JVM, when the process ends.
+    A `ThreadPoolExecutor` would wait for its thread, and so for a hanging JVM, when the process ends.
     """
 
     def __init__(self, name: str) -> None:
@@ -24,9 +24,9 @@ class Asking:
         self._late: tuple[Future[Any], object] | None = None
 
     def ask(self, question: Callable[[], V], wait_s: float = WAIT_S, about: object = None) -> V | None:
-        """Return the answer, or raise its error; `None` if late, and at once while a late answer is awaited.
+        """Return the answer, or raise the question's error. Return `None` if the answer is late or still awaited.
 
-        The next call about the same thing returns the late answer: on a busy host every answer may be late.
+        A later call with the same `about` returns the late answer, because on a busy host every answer may be late.
         """
         if self._late is not None:
             late, thing = self._late
@@ -47,7 +47,7 @@ class Asking:
         return None
 
     def close(self) -> None:
-        """End the thread after its question."""
+        """End the thread after the current question."""
         self._questions.put(None)
 
     def _run(self) -> None:

@@ -1,7 +1,7 @@
 """Checks whether an application on a cluster has executors.
 
-A standalone master that dies and restarts within seconds removes an application's executors and starts no new
-executors; the query then hangs. Only Spark's list of executors shows this.
+If a standalone master dies and restarts within seconds, an application loses its executors and gets no new ones. Its
+query then hangs, and only Spark's list of executors shows the cause.
 """
 
 import time
@@ -16,17 +16,17 @@ from spark_apps.spark.session import is_local
 
 ASK_S = 2.0
 WITHOUT_S = 10.0
-"""Seconds that an application may be without executors: a master replaces a dead executor within a few seconds."""
+"""Seconds without executors that are tolerated: a master replaces a dead executor within a few seconds."""
 LOST_S = 90.0
-"""Seconds without executors after which an application that had some gets none any more.
+"""Seconds without executors after which an application that had executors gets no more.
 
-A restarted standalone master does not know the application, unless its recovery mode keeps applications.
+A restarted standalone master does not know the application, unless its recovery mode stores applications.
 """
 DYNAMIC = "spark.dynamicAllocation.enabled"
 
 
 class Executors:
-    """Asks Spark for its executors at intervals."""
+    """Asks Spark for the application's executors at intervals."""
 
     def __init__(self, spark: SparkSession, clock: Callable[[], float] = time.monotonic) -> None:
         self._spark = spark
@@ -46,7 +46,7 @@ class Executors:
         now = self._clock()
         if self._asked and now >= self._ask_at:
             self._ask_at = now + ASK_S
-            with suppress(Py4JError, OSError):  # the queries notice the end of Spark itself
+            with suppress(Py4JError, OSError):  # the queries notice the end of Spark
                 found = self._asking.ask(lambda: count(self._spark))
                 self._had_some = self._had_some or bool(found)
                 if found or (self._come_and_go and not busy):
@@ -62,7 +62,7 @@ class Executors:
         )
 
     def lost(self) -> str:
-        """Return why the application has to start anew; empty while Spark may still give executors."""
+        """Return why the application has to be started again; empty while Spark may still give executors."""
         since = self._without_since
         if since is None or not self._had_some or self._come_and_go or self._clock() - since < LOST_S:
             return ""
@@ -77,6 +77,6 @@ class Executors:
 
 
 def count(spark: SparkSession) -> int:
-    """How many executors the application has; Spark's list also has the driver."""
+    """Return the number of executors. Spark's list contains the driver too."""
     tracker = spark.sparkContext._jsc.sc().statusTracker()  # noqa: SLF001 - Python's tracker has no executors
     return max(0, len(tracker.getExecutorInfos()) - 1)

@@ -1,7 +1,7 @@
 """Starts a query that does not wait for its checkpoint between batches.
 
-Spark writes two files for each batch, and runs `chmod` for each file and its checksum: 30 to 50 ms of a small batch.
-With asynchronous progress tracking, Spark keeps the progress in memory and writes it at intervals. This is enough here:
+Spark writes two files for each batch, and runs `chmod` for each file and its checksum, which takes 30 to 50 ms. With
+asynchronous progress tracking, Spark keeps the progress in memory and writes it at intervals. No more is needed here:
 no checkpoint outlives its process, and every start begins at the committed position.
 """
 
@@ -16,7 +16,7 @@ from spark_apps.spark.stateless import keeps_state
 
 SWITCH = "asyncProgressTrackingEnabled"
 ANY_SINK = "_asyncProgressTrackingOverrideSinkSupportCheck"
-"""Spark offers this for sinks that may get a batch again after a restart, as all of ours may."""
+"""Spark's option for sinks that may get a batch again after a restart, as all sinks here may."""
 INTERVAL = "asyncProgressTrackingCheckpointIntervalMs"
 INTERVAL_MS = 60_000
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 def start(writer: DataStreamWriter) -> StreamingQuery:
-    """Start the query; keep its progress in memory if Spark supports this and the pipeline allows it."""
+    """Start the query. Spark keeps the progress in memory if Spark and the pipeline allow it."""
     if not _fits(writer):
         return writer.start()
     try:
@@ -35,9 +35,9 @@ def start(writer: DataStreamWriter) -> StreamingQuery:
 
 
 def _fits(writer: DataStreamWriter) -> bool:
-    """Return whether asynchronous progress fits.
+    """Return whether asynchronous progress tracking fits the query.
 
-    Not for state, kept in the checkpoint, nor for a trigger that ends the query.
+    It does not fit a query with state, which is kept in the checkpoint, nor a trigger that ends the query.
     """
     trigger = str(writer_field(writer, "trigger").getClass().getSimpleName())
     chosen = writer_field(writer, "extraOptions").contains(SWITCH)
@@ -45,7 +45,7 @@ def _fits(writer: DataStreamWriter) -> bool:
 
 
 def writer_field(writer: DataStreamWriter, name: str) -> Any:
-    """The options of a writer, which has no getter for them."""
+    """Return a private field of a writer, which has no getter."""
     java: Any = writer._jwrite  # noqa: SLF001 - its only place
     field = java.getClass().getDeclaredField(name)
     field.setAccessible(True)

@@ -1,6 +1,6 @@
-"""The Spark settings that make small batches cheap, and a check that a session has them.
+"""The Spark settings that make small batches fast, and a check whether a session has them.
 
-Figures: a batch of 10 records takes about 380 ms with Spark's defaults, and about 90 ms with these.
+A batch of 10 records takes about 380 ms with Spark's defaults, and about 90 ms with these settings.
 """
 
 import os
@@ -16,15 +16,15 @@ from coordinator_tasks.core.errors import Refused
 from spark_apps.launch.local_master import LOCAL_IP, LOOPBACK, is_local_master
 
 SETTINGS: Mapping[str, str] = {
-    # Plain renames, without a query of the file system's capabilities each time: 205 -> 141 ms a batch.
+    # Rename files without asking for the file system's capabilities each time: 205 -> 141 ms a batch.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.python.unix.domain.socket.enabled": "true",  # 141 -> 92 ms
-    # The path of a socket has 107 bytes at most: a YARN container's temporary folder alone is longer.
+    # A socket's path has at most 107 bytes, and a YARN container's temporary folder may be longer.
     "spark.python.unix.domain.socket.dir": "/tmp",  # noqa: S108 - Spark gives its sockets random names, and others cannot write
-    "spark.python.worker.reuse": "true",  # a batch starts no Python process
-    "spark.sql.execution.arrow.maxBytesPerBatch": "4m",  # a Python stage begins with the first 4 MiB, not with 64
+    "spark.python.worker.reuse": "true",  # no new Python process per batch
+    "spark.sql.execution.arrow.maxBytesPerBatch": "4m",  # a Python stage begins after 4 MiB, not after 64
     "spark.sql.streaming.pollingDelay": "100",  # idle: 0.09 -> 0.03 core
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
@@ -32,24 +32,24 @@ SETTINGS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
 }
 SAFE: Mapping[str, str] = {"spark.ui.killEnabled": "false"}
-"""Spark's UI has no authentication: with Spark's default, any visitor can stop a job. A site may override this."""
+"""Spark's UI has no authentication, and by default any visitor can stop a job. A site may override this setting."""
 SPECULATION = "spark.speculation"
 CORES = "spark.cores.max"
 DEFAULT_CORES = "2"
 """Cores of a consumer on a standalone master.
 
-Without a limit, its first application gets all cores, and the next no core.
+Without a limit, the first application gets all cores, and the next gets none.
 """
 ROOT = Path(__file__).resolve().parents[2]
 STARTUP = ROOT / "spark_apps" / "startup"
-"""The folder's `sitecustomize` makes Python processes start three times as fast."""
+"""The `sitecustomize` in this folder makes Python processes start three times as fast."""
 
 
 def configure(builder: SparkSession.Builder, *, idempotent_sink: bool = False) -> SparkSession.Builder:
-    """Add the settings to a session builder; Spark's Python processes are this Python with our packages.
+    """Add the settings to a session builder. Spark's Python processes use this Python and our packages.
 
-    Later settings of the builder override them. Settings given to spark-submit override `SAFE` and `DEFAULT_CORES`.
-    `idempotent_sink` allows speculative execution.
+    Settings that are added to the builder later override these. Settings of spark-submit override `SAFE` and
+    `DEFAULT_CORES`. `idempotent_sink` allows speculative execution.
     """
     os.environ.update(python_environment(os.environ))
     if is_local_master(builder._options.get("spark.master", "")):  # noqa: SLF001 - its JVM is still to be started
@@ -63,7 +63,7 @@ def configure(builder: SparkSession.Builder, *, idempotent_sink: bool = False) -
 
 
 def given_to_spark(names: Iterable[str]) -> dict[str, str]:
-    """Return the named settings given to spark-submit, by command line or file of defaults; none without spark-submit."""
+    """Return the named settings that spark-submit has got, on its command line or in its file of defaults."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
     SparkContext._ensure_initialized()  # noqa: SLF001 - before a session, this alone connects to the JVM
@@ -72,9 +72,10 @@ def given_to_spark(names: Iterable[str]) -> dict[str, str]:
 
 
 def python_environment(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment that the JVM has to give to its Python processes.
+    """Return the environment that the JVM has to pass to its Python processes.
 
-    `configure` sets it if Python starts the JVM. Under spark-submit the JVM is there already: see `start_fast`.
+    If Python starts the JVM, `configure` sets this environment. Under spark-submit the JVM runs already: see
+    `start_fast`.
     """
     wanted = [str(ROOT), str(STARTUP)]
     others = [entry for entry in given.get("PYTHONPATH", "").split(os.pathsep) if entry and entry not in wanted]
@@ -87,9 +88,10 @@ def python_environment(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def start_fast(spark: SparkSession) -> None:
-    """Let the Python processes of this session's functions and sources start three times as fast, under spark-submit too.
+    """Let the Python processes of this session's functions and sources start three times as fast, under spark-submit
+    too.
 
-    Spark gives a process ten seconds. The path is the driver's: on hosts without the folder nothing changes.
+    Spark gives up on a process after ten seconds. The path is the driver's; hosts without this folder see no change.
     """
     environment = spark.sparkContext.environment
     others = [one for one in environment.get("PYTHONPATH", "").split(os.pathsep) if one and one != str(STARTUP)]
@@ -97,12 +99,12 @@ def start_fast(spark: SparkSession) -> None:
 
 
 def check(spark: SparkSession, *, idempotent_sink: bool = False) -> list[str]:
-    """Compare a running session with the settings; return a sentence for each setting that makes batches slower.
+    """Compare a running session with the settings. Return a sentence for each setting that makes batches slower.
 
-    Raises `Refused` for speculative execution without a sink that is declared idempotent or transactional: two attempts
-    of one task would both write.
+    Raises `Refused` for speculative execution, unless the sink is declared idempotent or transactional: otherwise two
+    attempts of a task would both write.
     """
-    # The context's setting, used by tasks: a session over it may say something else. Spark takes blanks and `${...}`.
+    # The context's setting, since tasks use it; a session may have another value. Spark accepts blanks and `${...}`.
     speculates = str(spark.sparkContext.getConf().get(SPECULATION, "false")).strip().lower() != "false"
     if speculates and not idempotent_sink:
         raise Refused(
@@ -118,10 +120,10 @@ def check(spark: SparkSession, *, idempotent_sink: bool = False) -> list[str]:
 
 
 def label(spark: SparkSession, topic: str) -> None:
-    """Tag the jobs started by this thread, and by queries started in it, with the topic's name.
+    """Tag the jobs of this thread, and of queries started in it, with the topic's name.
 
-    Their group stays the query's run, because Spark ends them by the group; their description begins with the query's
-    name.
+    Group and description of the jobs are taken: Spark ends a query's jobs by their group, the query's run, and their
+    description begins with the query's name.
     """
     spark.sparkContext.addJobTag(topic)
 
@@ -132,14 +134,14 @@ _TASTE = frozenset(
 
 
 def is_local(spark: SparkSession) -> bool:
-    """Whether the driver runs the tasks itself."""
+    """Return whether the driver runs the tasks itself."""
     return is_local_master(str(spark.sparkContext.master))
 
 
 def ship_packages(spark: SparkSession, folder: Path) -> Path:
-    """Send our packages to the executors, as a zip in `folder`. The zip has to stay there: executors may start later.
+    """Send our packages to the executors, as a zip in `folder`. The zip has to stay, because executors may start later.
 
-    The driver's environment does not reach the executors. The zip overrides their packages.
+    The driver's environment does not reach the executors. The zip overrides packages on the executors' hosts.
     """
     target = folder / "spark_apps.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:

@@ -3,7 +3,7 @@
     spark.readStream.format("assigned-kafka").option("subscribe", "orders").load()
 
 Options and columns follow Spark's Kafka source (`records.options`). The source runs in the JVM (`spark_apps/jvm`) and
-decides nothing: the source asks the agent in the driver's Python process, whose address `register` gives to the JVM.
+decides nothing. It asks the agent in the driver's Python process, whose address the JVM gets from `register`.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,12 @@ from spark_apps.records.blocks import BLOCK, BLOCKS, OfBlocks, Stage
 
 FORMAT = "assigned-kafka"
 ADDRESS = "partitioncoordinator.agent"
-"""The JVM's system property with the path of the agent's socket."""
+"""System property of the JVM with the path of the agent's socket."""
 
 
 def register(spark: SparkSession, socket: str) -> None:
-    """Bind the format to the agent that listens at this path; an earlier agent is replaced for later queries.
+    """Bind the format to the agent that listens at this path. Later queries use this agent in place of an earlier
+    agent.
 
     Sends the reader's jars to the executors. Raises `ReaderJarsBroken`.
     """
@@ -39,7 +40,7 @@ def register(spark: SparkSession, socket: str) -> None:
 
 
 def unregister(spark: SparkSession) -> None:
-    """Bind the format to no agent: a load raises an error that tells how to start an agent."""
+    """Bind the format to no agent. Loading a stream then raises an error that tells how to start an agent."""
     _jvm(spark).java.lang.System.clearProperty(ADDRESS)
 
 
@@ -63,10 +64,10 @@ def load(spark: SparkSession, **options: str) -> DataFrame:
 
 
 class AssignedRecords(ClassicDataFrame):
-    """The stream of a topic: a data frame whose `mapInArrow` gets the records in blocks, as the reader has packed them.
+    """The stream of a topic: a data frame whose `mapInArrow` passes on records in blocks, as packed by the reader.
 
-    Spark's own way to a Python stage writes each record as a row, and each row into Arrow. A stage behind another
-    operation, such as a `select`, takes Spark's way.
+    Spark itself writes each record as a row, and each row into Arrow, before a Python stage. A stage after another
+    operation, such as a `select`, still gets its records this way.
     """
 
     def __init__(self, spark: SparkSession, options: dict[str, str]) -> None:
@@ -75,9 +76,9 @@ class AssignedRecords(ClassicDataFrame):
         self._blocks: DataFrame | None = None
 
     def mapInArrow(self, func: Stage, schema: Any, barrier: bool = False, profile: Any = None) -> DataFrame:  # noqa: N802 - Spark's
-        """As Spark's `mapInArrow`: the same batches, of at most `spark.sql.execution.arrow.maxRecordsPerBatch` records."""
-        if self._blocks is None:  # one frame for all stages: a query reads the topic once
-            # Most rows have no block. Spark would measure Arrow's memory after each of them.
+        """Like Spark's, with batches of up to `spark.sql.execution.arrow.maxRecordsPerBatch` records."""
+        if self._blocks is None:  # one frame for all stages, so that a query reads the topic once
+            # Most rows have no block. Without the filter, Spark would measure Arrow's memory after each of them.
             made = _reader(self.sparkSession, {**self._options, BLOCKS: "true"}).load()
             self._blocks = made.where(F.col(BLOCK).isNotNull())
         return self._blocks.mapInArrow(OfBlocks(func), schema, barrier, profile)
@@ -88,12 +89,12 @@ def _reader(spark: SparkSession, options: dict[str, str]) -> DataStreamReader:
 
 
 def _load(spark: SparkSession, jar: Path) -> None:
-    """Add the jar to the class path of the driver, for all its threads: `ADD JAR` would do so for this thread alone."""
+    """Add the jar to the driver's class path for all threads. `ADD JAR` would add it for this thread only."""
     jvm = _jvm(spark)
     loaders = [jvm.java.lang.Thread.currentThread().getContextClassLoader()]
     while (parent := loaders[-1].getParent()) is not None:
         loaders.append(parent)
-    # The outermost is that of the application; a thread that has added jars itself has its own within.
+    # The outermost loader is the application's. A thread that has added jars itself has another loader inside.
     of_application = [one for one in loaders if one.getClass().getName().endswith("MutableURLClassLoader")][-1]
     of_application.addURL(jvm.java.net.URL(jar.as_uri()))
 

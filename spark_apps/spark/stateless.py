@@ -1,7 +1,7 @@
-"""Checks whether a query keeps Spark's own state between its batches: that state does not move with a partition.
+"""Checks whether a query keeps state in Spark, because this state does not move with a partition.
 
 Spark keeps state by key in the checkpoint of one application. When a partition moves, its new consumer begins without
-the state, and the old consumer keeps it: each counts a part of a window, and neither sees all duplicates.
+the state, and the old consumer keeps it. Then each counts only a part of a window, and neither sees all duplicates.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from coordinator_tasks.core.errors import Refused
 
-# Catalyst's logical operators with a state store for a stream.
+# Catalyst's logical operators that have a state store in a stream.
 STATEFUL = {
     "Aggregate": "an aggregation",
     "Distinct": "removal of duplicates",
@@ -42,7 +42,7 @@ def keeps_state(writer: DataStreamWriter) -> tuple[str, ...]:
 
 
 def _stateful(plan: Any) -> list[str]:
-    """The stateful operators of a logical plan by their usual names, from its root down."""
+    """Return the stateful operators of a logical plan by their usual names, starting at the root."""
     if not plan.isStreaming():
         return []
     name = str(plan.getClass().getSimpleName())

@@ -1,4 +1,4 @@
-"""The topics of an application's registration: only topics with a matching pipeline. Pure."""
+"""The topics of an application's registration: only topics for which a pipeline exists. Pure."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,9 @@ def registered(
 ) -> tuple[str, ...]:
     """Return the names and patterns for the registration; empty = any topic.
 
-    `given`: the limits of the application (`--topics`), empty = no limit. `names`, `patterns`, `default`: the topics of
-    its pipelines. The intersection of two patterns is unknown: `given` is then registered unchanged, and a topic
-    without a matching pipeline is reported. Raises `Refused`.
+    `given`: topics to which the application is limited (`--topics`); empty = no limit. `names`, `patterns`, `default`:
+    the topics of its pipelines. The common topics of two patterns cannot be computed, so `given` is then registered
+    unchanged, and a topic without a pipeline is reported. Raises `Refused`.
     """
     if default:
         return tuple(given)

@@ -1,7 +1,7 @@
-"""The query of one topic, from its start in a thread to its end; a query that failed is started again.
+"""The query of one topic, from its start in a thread to its end. A failed query is started again.
 
-An error concerns this topic alone: `agent.ownership.failing` decides the retries. Only the end of Spark itself ends the
-consumer.
+An error concerns only its topic, and `agent.ownership.failing` decides the retries. The consumer ends only if Spark
+itself has ended.
 """
 
 import logging
@@ -25,23 +25,23 @@ from spark_apps.tracebacks import reason
 STOP_TIMEOUT_S = 15.0
 CHECK_S = 0.5
 START_ATTEMPTS = 6
-"""A process without a reading query after this many attempts cannot work, and leaves."""
+"""Attempts after which a process in which no query ever read cannot work, and leaves."""
 STARTS_S = 30.0
-"""A start that takes longer is reported: Spark gives its Python process ten seconds, and a busy host needs more."""
+"""Seconds until a start is reported as slow. Spark gives its Python process ten seconds; a busy host needs more."""
 DYING_S = 15.0
-"""Seconds after its error until an active query counts as ended: the end of its thread may have failed too.
+"""Seconds from a query's error until the query counts as ended although Spark calls it active: its thread is dead.
 
-The query is not restarted: Spark starts no query beside an active query.
+Such a query is not restarted, because Spark starts no second query beside an active query.
 """
 STOPPED = "stopped SparkContext"
-"""Spark's words after the end of its context: `Cannot call methods on a stopped SparkContext`."""
+"""Part of Spark's error after its context has ended: `Cannot call methods on a stopped SparkContext`."""
 SPARK_ERRORS = (Py4JError, PySparkException, OSError)
 
 log = logging.getLogger(__name__)
 
 
 class _Look(NamedTuple):
-    """Spark's view of a query; `why`: the reason of the error in `text` that ended it, empty = no error."""
+    """Spark's view of a query. `text`: the error that ended the query; `why`: its reason; empty without an error."""
 
     active: bool
     text: str = ""
@@ -49,9 +49,9 @@ class _Look(NamedTuple):
 
 
 class TopicQuery(TopicReader):
-    """Ownership and query of one topic. The query starts in a thread of the topic.
+    """Ownership and query of one topic. The query starts in a thread of its own.
 
-    `start` gets the number of the attempt; `active_tasks` returns how many tasks of a query's run are under way.
+    `start` gets the number of the attempt. `active_tasks` returns the number of running tasks of a query's run.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class TopicQuery(TopicReader):
         self._active_tasks = active_tasks
         self._spark = Asking(f"spark-{runner.topic}")
         self._query: StreamingQuery | None = None
-        self._ended: StreamingQuery | None = None  # its tasks may still write
+        self._ended: StreamingQuery | None = None  # a query that has ended, whose tasks may still write
         self._why = ""
         self._checked_at = 0.0
         self._dying_since: float | None = None
@@ -93,14 +93,14 @@ class TopicQuery(TopicReader):
             while self._query is None and not (self._ending.is_set() or self.problem):
                 self._attempts += 1
                 self._try()
-        except BaseException as error:  # the edge of a thread
+        except BaseException as error:  # at a thread's end, no caller could handle the error
             log.exception("the query of topic %s is not started again", self.runner.topic)
             self.problem = f"topic {self.runner.topic}: the query is not started again: {reason(error)}"
 
     def _try(self) -> None:
         try:
             self._query = self._start(self._attempts)
-        except BaseException as error:  # the edge of a user's function: only this topic is not read
+        except BaseException as error:  # user code: only this topic is not read
             log.exception("the query of topic %s could not be started", self.runner.topic)
             why = self._why = f"the query could not be started: {reason(error)}"
             if _is_over(error):
@@ -111,7 +111,7 @@ class TopicQuery(TopicReader):
     def _wait_for_tasks(self, ended: StreamingQuery) -> None:
         """Wait for the tasks of an ended query, which may still write.
 
-        Then its batch has failed, and the next query may start.
+        Afterwards the query's batch counts as failed, and the next query may start.
         """
         said = "the query has ended and its tasks have not: another one starts after them"
         while not self._idle(ended, time.monotonic() + STOP_TIMEOUT_S):
@@ -127,19 +127,19 @@ class TopicQuery(TopicReader):
 
     @property
     def gave_up(self) -> str:
-        """Why no query has ever read anything here; empty while there is hope."""
+        """Return why no query has ever read in this process; empty while further attempts may succeed."""
         hopeless = self._attempts > START_ATTEMPTS and not self.runner.readers
         return f"topic {self.runner.topic}: {self._why}" if hopeless and self._why else ""
 
     def trouble(self) -> str:
-        """Return a sentence if the query takes long to start; empty while it reads."""
+        """Return a sentence if the query's start takes long; empty while the query reads."""
         took_s = time.monotonic() - self._began_at
         if self.runner.readers > self._readers or took_s < STARTS_S or self.over:
             return ""
         return f"topic {self.runner.topic}: its query has been starting for {took_s:.0f} s and reads nothing yet"
 
     def check(self) -> str:
-        """Return why the query has ended; empty while it runs or Spark is silent. Asks Spark at most twice a second."""
+        """Return why the query has ended; empty while it runs or Spark is silent. Asks at most twice a second."""
         query, now = self._query, time.monotonic()
         if self.problem or self.over or query is None or now - self._checked_at < CHECK_S:
             return self.problem
@@ -164,9 +164,9 @@ class TopicQuery(TopicReader):
         return self.problem
 
     def _dies(self, found: _Look, now: float) -> bool:
-        """Return whether an active query's error is old enough to prove its thread dead.
+        """Return whether an active query has had an error for so long that its thread must be dead.
 
-        Spark then calls it active for ever.
+        Spark then reports the query as active for ever.
         """
         if not found.why:
             self._dying_since = None
@@ -175,7 +175,7 @@ class TopicQuery(TopicReader):
         return self._dying_since is not None and now - self._dying_since >= DYING_S
 
     def _idle(self, query: StreamingQuery, deadline: float) -> bool:
-        """Wait for the tasks of an ended query; False if late. If Spark does not answer, no tasks exist."""
+        """Wait for the tasks of an ended query; False if late. If Spark does not answer, no tasks run."""
         with suppress(*SPARK_ERRORS):
             run = str(query.runId)
             while self._active_tasks(run) > 0:
@@ -204,7 +204,7 @@ class TopicQuery(TopicReader):
 
 
 def _is_over(error: BaseException) -> bool:
-    """Whether Spark itself has ended, so that no query of this process can start."""
+    """Return whether Spark itself has ended, so that no query can start in this process."""
     return isinstance(error, Py4JNetworkError) or STOPPED in str(error)
 
 

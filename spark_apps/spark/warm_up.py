@@ -1,10 +1,10 @@
 """Runs a few test batches before a consumer registers, so that its first partitions do not wait for a cold Spark.
 
-A fresh JVM needs seconds for its first streaming batch: it loads classes, starts Python workers, and waits for their
-imports. A registered consumer may get partitions at once, and the partitions would stand still for this time. The
-warm-up uses the same parts: our source, Kafka clients, Python workers, `foreachBatch` and Arrow, but neither a record of
-Kafka nor the application's sink. The warm-up also shows whether the executors can read: without a password, our
-packages or executors, the consumer does not register.
+The first streaming batch of a new JVM takes seconds: the JVM loads classes, starts Python workers, and waits for their
+imports. A registered consumer may get partitions at once, which would stand still for this time. The warm-up uses the
+same parts (our source, Kafka clients, Python workers, `foreachBatch` and Arrow), but no record of Kafka, and not the
+application's sink. It also checks whether the executors can read: if the password, our packages or the executors
+themselves are missing, the consumer does not register.
 """
 
 import logging
@@ -36,16 +36,16 @@ BATCHES = 3
 TASKS = 2
 LIMIT_S = 60.0
 FIRST_LIMIT_S = 180.0
-"""The limit of the first batch: executors have to start first, slowly on a busy host."""
+"""Seconds for the first batch, for which executors have to start, slowly on a busy host."""
 STOP_S = 10.0
 POLL_S = 0.05
 SLOW_START = "Python worker failed to connect back"
-"""Spark gives its Python process ten seconds to start. No setting changes this, and a busy host needs longer."""
+"""Spark gives its Python process ten seconds to start. A busy host needs longer, and no setting changes the limit."""
 log = logging.getLogger(__name__)
 
 
 class WarmUpPlanner:
-    """Plans `BATCHES` batches of `TASKS` tasks. A task makes its Kafka client and reads no record."""
+    """Plans `BATCHES` batches of `TASKS` tasks. Each task makes its Kafka client and reads no record."""
 
     def __init__(self, brokers: str) -> None:
         self._brokers = brokers
@@ -63,7 +63,7 @@ class WarmUpPlanner:
         return [(Range(number, 0, 0, 0),) for number in range(TASKS)]
 
     def until_now(self, reader: str) -> None:
-        """Nothing to do: the batches end."""
+        """Do nothing, since the batches end by themselves."""
 
     def is_over(self, reader: str) -> bool:  # noqa: ARG002
         return True
@@ -79,11 +79,11 @@ def warm_up(
     settings_file: str = "",
     leaving: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Run the batches, at most for `LIMIT_S`, and return the number that passed. Raises `Refused` if none passes.
+    """Run the batches for at most `LIMIT_S`. Return the number of passed batches. Raises `Refused` if none passes.
 
-    A consumer that cannot read a test batch cannot read a real batch, and its partitions would stop. `options`: those of
-    the application's source; `settings_file`: the default of its option `kafkaSettingsFile`. `leaving`: whether a leave
-    was requested meanwhile; then do not wait.
+    A consumer that cannot read a test batch cannot read a real batch either, and its partitions would stop. `options`:
+    options of the application's source. `settings_file`: default of the option `kafkaSettingsFile`. `leaving`: returns
+    whether a leave was requested, which ends the wait.
     """
     server = AgentServer(Reading("warm-up", 0, settings_file))
     server.serve(TOPIC, WarmUpPlanner(brokers))
@@ -121,7 +121,7 @@ def _warm_up(spark: SparkSession, options: Mapping[str, str], leaving: Callable[
 def _run(
     spark: SparkSession, options: Mapping[str, str], done: list[int], over: Callable[[], bool]
 ) -> BaseException | None:
-    """Run one query until `over`; adds each finished batch to `done`, and returns the error that ended the query."""
+    """Run one query until `over`. Add each finished batch to `done`. Return the error that ended the query, if any."""
     folder = tempfile.mkdtemp(prefix="consumer-warm-up-")
 
     def collect(batch: DataFrame, number: int) -> None:
@@ -130,14 +130,14 @@ def _run(
 
     try:
         stream = source.load(spark, **{**options, "subscribe": TOPIC})
-        if find_spec("pandas") is not None:  # Spark refuses a Python stage without pandas, although ours needs none
+        if find_spec("pandas") is not None:  # without pandas, Spark refuses every Python stage, even ours
             stream = stream.mapInArrow(_unchanged, stream.schema)
         text = stream.withColumn("text", F.col("value").cast("string"))
         query = text.writeStream.option("checkpointLocation", folder).foreachBatch(collect).start()
         while len(done) < BATCHES and query.isActive and not over():
             time.sleep(POLL_S)
         failed = query.exception()
-        # Without executors Spark waits for its tasks for ever: do not wait for the stop.
+        # Without executors, Spark waits for its tasks for ever, so do not wait for the stop.
         stopper = threading.Thread(target=_stop, args=(query,), daemon=True)
         stopper.start()
         stopper.join(STOP_S)
@@ -150,7 +150,7 @@ def _run(
 
 
 def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Start a Python process on the executor, as a pipeline's own function does."""
+    """Return the batches unchanged. A Python process starts on the executor, as for a pipeline's own function."""
     yield from batches
 
 

@@ -1,7 +1,8 @@
-"""State that moves with its partition: rows of a stateful processor, in the sink's database, beside the positions.
+"""State that moves with its partition: a stateful processor's rows in the sink's database, beside the positions.
 
-`stateful.Stateful` is what a pipeline returns. The state of a batch is read and written in the transaction that checks the
-owner's token and moves the positions, so a fenced or dead owner changes nothing, and a new owner restores nothing.
+A pipeline with state returns `stateful.Stateful`. The state of a batch is read and written in the transaction that
+checks the owner's token and moves the positions. So a fenced or dead owner changes nothing, and a new owner restores
+nothing.
 """
 
 from coordinator_tasks.core.errors import CoordinatorError, Refused
@@ -9,7 +10,7 @@ from spark_apps.delivery import RecordAtFault
 
 
 class StateRefused(Refused):
-    """The pipeline asks for state in a way that is not supported or would give wrong results; the query does not start.
+    """The pipeline asks for state in a way that is not supported or would give wrong results. The query does not start.
 
     Remedy: change the pipeline as the text says.
     """
@@ -18,10 +19,10 @@ class StateRefused(Refused):
 
 
 class StateChanged(CoordinatorError):
-    """The state of a partition was written with a schema that this application cannot read: a column, a state variable or
-    the key has changed. The partitions of the topic wait, and their state stays as it is.
+    """The state of a partition was written with a schema that this application cannot read: a column, a state variable
+    or the key has changed. The topic's partitions wait, and their state stays unchanged.
 
-    Remedy: deploy the application that wrote the state, or give the operator another name to begin without state.
+    Remedy: deploy the application that wrote the state. Or give the operator another name, to begin without state.
     Wider numbers and new nullable columns at the end are allowed.
     """
 
@@ -29,11 +30,12 @@ class StateChanged(CoordinatorError):
 
 
 class StatePartitionsAdded(CoordinatorError):
-    """The topic has more partitions than when its state began. Kafka's partitioner now writes most keys to other partitions,
-    where their state is not. The consumers process no record of the topic, and the state stays as it is.
+    """The topic has more partitions than when its state began. Kafka's partitioner now writes most keys to other
+    partitions, which do not have the keys' state. The consumers process no record of the topic, and the state stays
+    unchanged.
 
-    Remedy: give the operator another name: its state begins empty where the partitions stand. To keep the state, copy the
-    records to a new topic and read that topic. If the producers keep each key in its partition, declare
+    Remedy: give the operator another name, to begin with empty state at the present positions. To keep the state, copy
+    the records to a new topic and read that topic. If the producers keep each key in its partition, declare
     `keeps_partition=True`.
     """
 
@@ -41,8 +43,8 @@ class StatePartitionsAdded(CoordinatorError):
 
 
 class ProcessorFailed(RecordAtFault, CoordinatorError):
-    """A stateful processor raises, returns rows of another schema, or keeps more under a key than is allowed. Nothing of the
-    batch was written; the partition waits and is tried again.
+    """A stateful processor raises an error, returns rows of another schema, or keeps more under a key than is allowed.
+    Nothing of the batch was written. The partition waits and is tried again.
 
     Remedy: correct the processor and deploy the application, or reset the offset behind the record.
     """
@@ -51,8 +53,8 @@ class ProcessorFailed(RecordAtFault, CoordinatorError):
 
 
 class StateDamaged(CoordinatorError):
-    """The table `consumer_state` has other columns than expected, or a value that cannot be read, because another program
-    has changed the table. Nothing was written.
+    """The table `consumer_state` lacks a column, or has a value that cannot be read, because another program has
+    changed the table. Nothing was written.
 
     Remedy: restore the rows that the text names from a backup, or delete the rows to begin without this state.
     """

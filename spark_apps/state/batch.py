@@ -1,8 +1,8 @@
 """Runs a processor over one batch, on the state rows in the sink's transaction.
 
-The partitions of a batch are independent of each other: each has a state and a watermark of its own. For one partition:
-rows up to the watermark are late and left out; the processor gets the other rows of each key in the order of their
-offsets; the watermark moves to the latest event time minus its delay; then the timers up to the watermark fire.
+Each partition of a batch has separate state and a separate watermark. For one partition: rows up to the watermark are
+late and left out. The processor gets the other rows of each key in the order of their offsets. The watermark moves to
+the latest event time minus the watermark's delay. Then the timers up to the watermark fire.
 """
 
 import gc
@@ -32,18 +32,20 @@ from spark_apps.state.handle import TIMERS, Entry, Handle, TimeMode, expiry_of, 
 from spark_apps.state.table import PARTITION, PartitionRow, StateRows
 
 MAX_KEY_BYTES = 1_000
-"""PostgreSQL refuses a key of more than 2,704 bytes, in which the names of cluster, topic and operator have to fit too."""
+"""Maximum bytes of a key. PostgreSQL's limit of 2,704 bytes includes the names of cluster, topic and operator."""
 MAX_VALUE_BYTES = 1_000_000
-"""Maximum bytes of one state variable under one key: each batch with the key reads and writes all of them."""
+"""Maximum bytes of one state variable under one key. Each batch with the key reads and writes all these bytes."""
 SHOWN_KEY_CHARS = 100
 MICROS_PER_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """A processor with its declarations. `rows`: schema of the input; `by`: places of the grouping columns there;
-    `event_time`: column and delay of the watermark in ms; `idle_s`, `keeps_on_reset`, `keeps_partition`: see `Stateful`; `schema`: the state's schema as text; `dropped`: state
-    variables that are to be deleted; `expiring`: state variables with a TTL.
+    """A processor with its declarations.
+
+    `rows`: schema of the input. `by`: places of the grouping columns in the input. `event_time`: column and delay of
+    the watermark in ms. `idle_s`, `keeps_on_reset`, `keeps_partition`: see `Stateful`. `schema`: the state's schema as
+    text. `dropped`: state variables to delete. `expiring`: state variables with a TTL.
     """
 
     name: str
@@ -63,13 +65,13 @@ class Operator:
 
 
 class Batch:
-    """One batch of an operator, at one time."""
+    """Processes one batch of an operator. All rows see the same time."""
 
     def __init__(self, operator: Operator, state: StateRows, now_ms: int) -> None:
         self._operator = operator
         self._state = state
         self._output: list[Any] = []
-        self._rows = self._bytes = 0  # stored more than before, in the present partition
+        self._rows = self._bytes = 0  # rows and bytes added to the present partition so far
         self.sizes: dict[int, StateSize] = {}
         self._handle = Handle(operator.name, operator.mode)
         self._handle.now_ms = now_ms
@@ -80,7 +82,7 @@ class Batch:
     def run(self, rows: pa.Table, idle: Collection[int] = ()) -> pa.Table:
         """Process the rows, store the changed state, and return the processor's rows.
 
-        The event time of `idle` partitions goes on with the clock.
+        The event time of `idle` partitions advances with the clock.
         """
         with _without_collections():
             return self._run(rows, idle)
@@ -127,11 +129,11 @@ class Batch:
         if stored is not None:
             for name in operator.dropped & set(schemas.names_of(stored.schema)):
                 self._state.drop(partition, name)
-                before = PartitionRow(stored.schema)  # count again
+                before = PartitionRow(stored.schema)  # count the rows again
         self._end_partition(partition, before)
 
     def _end_partition(self, partition: int, before: PartitionRow) -> None:
-        """Store what belongs to the partition as a whole."""
+        """Store watermark, schema and size of the partition's state."""
         operator, handle, state = self._operator, self._handle, self._state
         purged, purged_bytes = state.purge(partition, operator.expiring, handle.now_ms)
         if before.rows is None or before.value_bytes is None:
@@ -147,7 +149,7 @@ class Batch:
 
     def _input(self, partition: int, rows: Iterable[T.Row]) -> None:
         groups: dict[tuple[Any, ...], list[T.Row]] = {}
-        at = tuple.__getitem__  # a row's own takes names too, and ten times as long
+        at = tuple.__getitem__  # a Row's own method accepts names too, and takes ten times as long
         for row in rows:
             groups.setdefault(tuple([at(row, place) for place in self._operator.by]), []).append(row)
         encoded = {key: self._encoded(partition, key) for key in groups}
@@ -169,7 +171,7 @@ class Batch:
             values = self._values()
             for at, encoded in timers:
                 self._handle.entry = entry = entries[encoded]
-                if at not in entry.timers:  # an earlier timer of the key has deleted it
+                if at not in entry.timers:  # an earlier timer of the key has deleted this timer
                     continue
                 key, info = self._operator.key.restore(decode(encoded)), ExpiredTimerInfo(at)
                 self._call(partition, key, partial(self._processor.handleExpiredTimer, key, values, info))
@@ -177,7 +179,7 @@ class Batch:
             self._save(partition, entries.values())
 
     def _call(self, partition: int, key: tuple[Any, ...], handle: Callable[[], Iterable[Any]]) -> None:
-        """Keep the rows that the processor returns for a key."""
+        """Call the processor for a key, and keep the rows that it returns."""
         try:
             self._output.extend(_checked(handle(), self._operator.output.names))
         except CoordinatorError:
@@ -187,7 +189,7 @@ class Batch:
             raise self._failed(partition, key, problem) from error
 
     def _values(self) -> TimerValues:
-        """Return the times that the processor sees, as Spark's for the time mode."""
+        """Return the times that the processor sees, which depend on the time mode as in Spark."""
         if self._operator.mode is TimeMode.NONE:
             return TimerValues(-1, -1)
         watermark = self._handle.watermark_ms if self._operator.mode is TimeMode.EVENT_TIME else -1
@@ -227,7 +229,7 @@ class Batch:
         self._state.put(partition, kept)
 
     def _count(self, before: int | None, after: int | None) -> None:
-        """Count a row of so many bytes in place of another; `None` = no row."""
+        """Count a replaced row: `before` and `after` are its bytes; `None` = no row."""
         self._rows += (after is not None) - (before is not None)
         self._bytes += (after or 0) - (before or 0)
 
@@ -270,7 +272,7 @@ def check_schema(state: StateRows, partition: int, stored: PartitionRow, operato
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """Collect no garbage in the block: the state of a large batch is many objects, and none is garbage before its end."""
+    """Switch garbage collection off in the block: a large batch's state is many objects, all needed until its end."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -281,7 +283,7 @@ def _without_collections() -> Iterator[None]:
 
 
 def _times(rows: pa.Table, operator: Operator) -> list[int | None] | None:
-    """Return the event times in microseconds; `None` without event time."""
+    """Return the rows' event times in microseconds; `None` without event time."""
     if operator.event_time is None:
         return None
     found: list[int | None] = rows[operator.event_time[0]].cast(pa.int64()).to_pylist()

@@ -1,6 +1,7 @@
-"""Values of Spark's types as bytes: a row of state is a MessagePack array of its columns, in order.
+"""Values of Spark's types as bytes. A row of state is a MessagePack array of its columns, in order.
 
-A wider number and a new nullable column at the end read older bytes; `schema_problem` says which other change does not.
+Older bytes remain readable after a change to wider numbers or new nullable columns at the end. `schema_problem` reports
+any other change.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,9 +19,9 @@ Convert: TypeAlias = Callable[[Any], Any]
 MAX_DECIMAL_CHARS = 60
 
 _INTEGERS: Mapping[type[T.DataType], int] = {T.ByteType: 7, T.ShortType: 15, T.IntegerType: 31, T.LongType: 63}
-"""Whole numbers in the order of widening, with the bits of their values."""
+"""Types of whole numbers, from narrow to wide, with the bits of their values."""
 _BY_SPARK = (T.DateType, T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType)
-"""Types that Spark itself turns into whole numbers, by the local time zone for `TIMESTAMP`."""
+"""Types that Spark itself converts into whole numbers; for `TIMESTAMP`, by the local time zone."""
 _KEYS = (*_INTEGERS, T.StringType, T.BinaryType, T.BooleanType, T.DecimalType, *_BY_SPARK)
 
 encode = msgspec.msgpack.Encoder().encode
@@ -28,12 +29,12 @@ decode = msgspec.msgpack.Decoder().decode
 
 
 class Unfit(Exception):
-    """A value does not fit its declared type; the text is the end of a sentence."""
+    """A value does not fit its declared type. The text is the end of a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """Rows of one schema: `store` gives what is encoded, `restore` a tuple of Spark's Python values."""
+    """Rows of one schema. `store` returns a row to encode; `restore` returns a tuple of Spark's Python values."""
 
     schema: T.StructType
     store: Convert
@@ -42,12 +43,12 @@ class Codec:
 
 @cache
 def parsed(ddl: str) -> T.StructType:
-    """Return the schema of a DDL text. Spark's JVM parses the text, so a session has to exist."""
+    """Return the schema of a DDL text. Spark's JVM parses the text, so a session must exist."""
     return cast(T.StructType, T.StructType.fromDDL(ddl))
 
 
 def struct_of(schema: T.StructType | str) -> T.StructType:
-    """Return the schema given as Spark allows: as an object or as DDL."""
+    """Return the schema, which Spark accepts as an object or as DDL."""
     return parsed(schema) if isinstance(schema, str) else schema
 
 
@@ -60,7 +61,7 @@ def codec_of(schema: T.StructType | str, what: str) -> Codec:
 
 
 def check_key(schema: T.StructType) -> None:
-    """Raise `StateRefused` for a grouping column whose equal values may have different bytes."""
+    """Raise `StateRefused` for a grouping column whose equal values may be stored as different bytes."""
     for field in schema.fields:
         if not isinstance(field.dataType, _KEYS):
             raise StateRefused(
@@ -73,7 +74,7 @@ def check_key(schema: T.StructType) -> None:
 
 
 def _storing(kind: T.DataType, nullable: bool, what: str) -> Convert:
-    """Return the conversion of one value; the conversion raises `Unfit`."""
+    """Return the conversion of a value to its stored form. The conversion raises `Unfit`."""
     plain = _storing_value(kind, what)
 
     def store(value: Any) -> Any:
@@ -111,7 +112,7 @@ def _checking(kinds: tuple[type, ...], what: str, kind: T.DataType) -> Convert:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of NumPy or pandas as Python's, as Spark does; others unchanged."""
+    """Convert a value of NumPy or pandas to Python's, as Spark does. Return other values unchanged."""
     for name in ("to_pytimedelta", "to_pydatetime"):
         if hasattr(value, name):
             return getattr(value, name)()
@@ -236,7 +237,7 @@ _STORING: tuple[tuple[type[T.DataType] | tuple[type[T.DataType], ...], Callable[
 
 
 def _restoring(kind: T.DataType) -> Convert | None:
-    """Return the conversion of a stored value, or `None` if the stored value is Python's already."""
+    """Return the conversion of a stored value to Python's; `None` if the stored value needs none."""
     match kind:
         case T.FloatType() | T.DoubleType():
             return None
@@ -270,7 +271,7 @@ def _row_of(struct: T.StructType) -> Convert:
 
 
 def _restoring_struct(struct: T.StructType, made: Convert) -> Convert:
-    """A shorter array was stored before columns were added: these are null."""
+    """Return the conversion of a struct. In a shorter array, stored before columns were added, these are null."""
     fields = [(place, convert) for place, one in enumerate(struct.fields) if (convert := _restoring(one.dataType))]
     width = len(struct.fields)
 

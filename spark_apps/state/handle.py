@@ -1,6 +1,7 @@
-"""The handle that a stateful processor gets: Spark's interface, over the state rows of one batch in memory.
+"""The handle of a stateful processor: Spark's interface, over one batch's state in memory.
 
-A processor declares its variables in `init`. The variables then act on the key that is being processed (`Handle.entry`).
+A processor declares its variables in `init`. Later, the variables act on the key in `Handle.entry`, the key that is
+being processed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from spark_apps.state import StateRefused
 from spark_apps.state.codec import Codec, codec_of, decode, encode
 
 TIMERS = "$timers"
-"""Name of the row with a key's timers; its column `expires` is the earliest timer."""
+"""Name of the row with a key's timers. The row's column `expires` has the earliest timer."""
 RESERVED = "$"
 
 
@@ -38,7 +39,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A declared state variable; `key` is the codec of a map's keys, `ttl_ms` 0 = values never expire."""
+    """A declared state variable. `key`: codec of a map's keys. `ttl_ms`: 0 = values never expire."""
 
     name: str
     kind: Kind
@@ -50,8 +51,8 @@ class Variable:
 class Entry:
     """The state of one key in one batch: name → stored content, and the names to write back.
 
-    A value is [columns, expiry], a list an array of such pairs, a map encoded key → such a pair, timers sorted times.
-    The expiry is in milliseconds since 1970, `None` = never.
+    A value is stored as [columns, expiry], a list as an array of such pairs, a map as encoded key → pair, timers as
+    sorted times. The expiry is in milliseconds since 1970; `None` = never.
     """
 
     __slots__ = ("changed", "contents", "key", "sizes")
@@ -63,12 +64,12 @@ class Entry:
         self.sizes: dict[str, int] = {}  # name → bytes of the row
 
     def load(self, name: str, value: bytes) -> None:
-        """Take a row of the table; raises what `decode` raises for bytes of another program."""
+        """Take a row of the table. Bytes of another program raise the errors of `decode`."""
         self.contents[name] = decode(value)
         self.sizes[name] = len(value)
 
     def put(self, name: str, content: Any) -> None:
-        """Replace the content of a name; empty = the row is deleted."""
+        """Replace the content of a name. Empty content deletes the row."""
         self.changed.add(name)
         if content:
             self.contents[name] = content
@@ -83,7 +84,7 @@ class Entry:
 
 
 def living(kind: Kind, content: Any, now_ms: int) -> Any:
-    """Return the content without what has expired; empty if nothing is left."""
+    """Return the content without expired values; empty if none is left."""
     match kind:
         case Kind.VALUE:
             return content if _lives(content, now_ms) else None
@@ -98,7 +99,7 @@ def _lives(pair: Sequence[Any], now_ms: int) -> bool:
 
 
 def expiry_of(variable: Variable | None, content: Any) -> int | None:
-    """Return the value of the column `expires`: the latest expiry of the content, or the earliest timer without a variable."""
+    """Return the value of the column `expires`: the latest expiry, or the earliest timer if there is no variable."""
     if variable is None:
         return int(content[0])
     if not variable.ttl_ms:
@@ -109,7 +110,7 @@ def expiry_of(variable: Variable | None, content: Any) -> int | None:
 
 
 class Handle(StatefulProcessorHandle):
-    """See the module. `now_ms` is the time of the batch, `watermark_ms` the watermark of the partition."""
+    """Spark's handle; see the module. `now_ms`: time of the batch. `watermark_ms`: watermark of the partition."""
 
     def __init__(self, operator: str, mode: TimeMode) -> None:
         self.operator = operator
@@ -222,7 +223,7 @@ class Handle(StatefulProcessorHandle):
 
 
 class _State:
-    """A variable under the key that is being processed."""
+    """A variable of the key that is being processed."""
 
     def __init__(self, handle: Handle, variable: Variable) -> None:
         self._handle = handle
@@ -284,7 +285,7 @@ class _List(_State, ListState):
 class _Map(_State, MapState):
     def __init__(self, handle: Handle, variable: Variable) -> None:
         super().__init__(handle, variable)
-        self._key = variable.key or variable.value  # a map has the codec of its keys
+        self._key = variable.key or variable.value  # for a map, the codec of its keys
 
     def exists(self) -> bool:
         return any(map(self._lives, self._pairs().values()))

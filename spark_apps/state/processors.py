@@ -1,8 +1,8 @@
 """Ready-made processors: running totals, the last value, removal of duplicates, windows and sessions.
 
-Each runs under `Stateful` and under Spark's `transformWithState`. `output(rows, key)` is the schema of the returned rows;
-`Stateful` asks for it, and Spark's `outputStructType` takes it. Columns are given as a DDL text or as a `StructType`. `by`:
-the grouping columns, whose names are those of the returned rows.
+Each processor runs under `Stateful` and under Spark's `transformWithState`. `output(rows, key)` returns the schema of
+the returned rows: `Stateful` calls it, and in Spark it goes to `outputStructType`. Columns are a DDL text or a
+`StructType`. `by`: the grouping columns, with their names in the returned rows.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,9 +31,9 @@ MS_PER_S = 1_000
 
 
 class RunningTotals(StatefulProcessor):
-    """Count of the rows of each key, and sums of the named columns; returns the new totals of each key in a batch.
+    """Counts the rows of each key, and sums the named columns. Returns the new totals of each key in a batch.
 
-    `sums`: the columns with the types of their sums, such as `"quantity LONG, amount DECIMAL(20, 2)"`; nulls add nothing.
+    `sums`: columns with the types of their sums, such as `"quantity LONG, amount DECIMAL(20, 2)"`. Nulls add nothing.
     """
 
     def __init__(self, sums: Columns = NOTHING, by: Sequence[str] = BY) -> None:
@@ -56,7 +56,7 @@ class RunningTotals(StatefulProcessor):
 
 
 class LastValue(StatefulProcessor):
-    """The named columns of each key's last row; returns them for each key in a batch.
+    """Keeps the named columns of each key's last row. Returns these columns for each key in a batch.
 
     `columns`: such as `"status STRING, changed_at TIMESTAMP"`.
     """
@@ -65,7 +65,7 @@ class LastValue(StatefulProcessor):
         self.columns, self.by = struct_of(columns), tuple(by)
 
     def output(self, rows: T.StructType, key: T.StructType) -> T.StructType:
-        """Return grouping columns, the columns before the change as `previous_...`, and the columns."""
+        """Return grouping columns, the former values as `previous_...`, and the columns."""
         previous = [T.StructField(f"previous_{one.name}", one.dataType) for one in self.columns.fields]
         return T.StructType([*key.fields, *previous, *self.columns.fields])
 
@@ -86,7 +86,7 @@ class LastValue(StatefulProcessor):
 
 
 class DropDuplicates(StatefulProcessor):
-    """The first row of each key within a time: later rows are left out until the time is over.
+    """Returns the first row of each key, and no further row of the key within a time.
 
     Needs the time mode `ProcessingTime`.
     """
@@ -110,14 +110,14 @@ class DropDuplicates(StatefulProcessor):
 
 
 class _Spans(StatefulProcessor):
-    """What windows and sessions have in common: each returned row has a start, an end, a count and sums."""
+    """The common part of windows and sessions. Each returned row has a start, an end, a count and sums."""
 
     def __init__(self, time: str, sums: Columns, by: Sequence[str]) -> None:
         self.time = time
         self.sums, self.by = struct_of(sums), tuple(by)
 
     def output(self, rows: T.StructType, key: T.StructType) -> T.StructType:
-        """Return grouping columns, `start`, `end` (of a session, the last row), `count`, and the sums."""
+        """Return grouping columns, `start`, `end` (for a session, the time of its last row), `count`, and the sums."""
         return T.StructType([*key.fields, *_SPAN, _COUNT, *self.sums.fields])
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -130,7 +130,7 @@ class _Spans(StatefulProcessor):
 
 
 class TumblingWindows(_Spans):
-    """Count and sums of each key in windows of a fixed size; returns a window when the watermark has passed its end.
+    """Counts and sums for each key in windows of a fixed size. Returns a window when the watermark has passed its end.
 
     `time`: the column with the event time. Needs the time mode `EventTime`.
     """
@@ -174,10 +174,10 @@ class TumblingWindows(_Spans):
 
 
 class Sessions(_Spans):
-    """Count and sums of each key in sessions: rows with gaps shorter than `gap_ms`; returns a session when the watermark
-    has passed its end by the gap.
+    """Counts and sums for each key in sessions, whose rows have gaps shorter than `gap_ms`.
 
-    `time`: the column with the event time. Needs the time mode `EventTime`.
+    Returns a session when the watermark is `gap_ms` past its end. `time`: the column with the event time. Needs the
+    time mode `EventTime`.
     """
 
     def __init__(self, gap_ms: int, time: str, sums: Columns = NOTHING, by: Sequence[str] = BY) -> None:
@@ -226,7 +226,7 @@ class Sessions(_Spans):
         return sessions
 
     def _keep(self, sessions: list[tuple[Any, ...]]) -> None:
-        """Keep these sessions, and a timer for the end of each."""
+        """Store these sessions, and set a timer for the end of each."""
         if not sessions:
             return
         self._sessions.put(sessions)
@@ -238,7 +238,7 @@ class Sessions(_Spans):
 
 
 def _added(before: Sequence[Any] | None, rows: Iterable[Row], names: Sequence[str]) -> tuple[Any, ...]:
-    """Return count and sums with these rows; a sum of nulls alone is null."""
+    """Return count and sums with these rows added. A sum without a value is null."""
     totals: tuple[Any, ...] = tuple(before) if before is not None else (0, *[None] * len(names))
     for row in rows:
         totals = _sum(totals, (1, *[row[name] for name in names]))

@@ -1,4 +1,4 @@
-"""The schema of an operator's state as text: stored with each partition, and compared before the partition is taken."""
+"""The schema of an operator's state as text, stored with each partition and compared at each claim and batch."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -20,10 +20,10 @@ def schema_text(mode: TimeMode, key: T.StructType, variables: Mapping[str, Varia
 
 
 def changed(stored: str, declared: str, dropped: Collection[str]) -> str:
-    """Return why state of the schema `stored` cannot be read by an operator of the schema `declared`; empty if it can.
+    """Return why the operator with the schema `declared` cannot read state of the schema `stored`; empty if it can.
 
-    Raises `ValueError` for a text of another program. New state variables are allowed; a variable that is no longer
-    declared has to be `dropped`, by `deleteIfExists`.
+    Raises `ValueError` for a text of another program. New state variables are allowed. A variable that is no longer
+    declared has to be in `dropped`, by `deleteIfExists`.
     """
     if stored == declared:
         return ""
@@ -41,7 +41,7 @@ def changed(stored: str, declared: str, dropped: Collection[str]) -> str:
 
 
 def names_of(stored: str) -> Collection[str]:
-    """Return the state variables of a schema's text."""
+    """Return the names of the state variables in a stored schema."""
     names: dict[str, Any] = _read(stored)["states"]
     return names
 

@@ -1,8 +1,8 @@
 """`Stateful`, the result of a pipeline with state, and the sink that runs its processor.
 
-The processor runs in the driver, inside the sink's transaction: the state of the batch's keys is read in one statement,
-changed in memory, and written in one statement, before the processor's rows are stored and the positions are moved. As in
-Spark, each batch uses a fresh copy of the processor.
+The processor runs in the driver, inside the sink's transaction. One statement reads the state of the batch's keys; the
+processor changes it in memory; one statement writes it. Then the processor's rows are stored and the positions move. As
+in Spark, each batch uses a fresh copy of the processor.
 """
 
 from collections.abc import Sequence
@@ -27,21 +27,24 @@ SHORTEST_IDLE_S = 1.0
 PLACE = ("partition", "offset")
 KAFKA_KEY = "key"
 WATERMARK = "spark.watermarkDelayMs"
-"""Where `withWatermark` leaves its delay in the metadata of a column."""
+"""Key in a column's metadata where `withWatermark` stores its delay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stateful:
     """Returned by a pipeline instead of a writer: rows, a processor of Spark's `transformWithState`, and their sink.
 
-    The rows have the columns `partition` and `offset`; the sink stores the rows that the processor returns. `by`: grouping
-    columns; `output`: the schema of the processor's rows, and `time_mode`, as in `transformWithState`; `operator`: the name
-    under which the state is stored. `determines_partition`: records with equal grouping columns are always in one
-    partition, although Kafka's key is not among the columns. `idle_s`: after so many seconds without a record, the event time
-    of a partition goes on with the clock of the driver, less `idle_s`; infinite = never. `keeps_on_reset`: whether a reset of
-    offsets keeps the state of its partitions. `keeps_partition`: records with equal grouping columns stay in one partition
-    when partitions are added, because the producers have a partitioner of their own. `on_error`: what happens to records
-    that cannot be processed.
+    The rows have the columns `partition` and `offset`. The sink stores the rows that the processor returns.
+
+    - `by`: grouping columns. `output`: schema of the processor's rows. `time_mode`: as in `transformWithState`.
+    - `operator`: the name under which the state is stored.
+    - `determines_partition`: equal grouping columns always mean the same partition, although they lack Kafka's key.
+    - `idle_s`: after so many seconds without a record, a partition's event time advances with the driver's clock,
+      `idle_s` behind; infinite = never.
+    - `keeps_on_reset`: a reset of offsets keeps the state of its partitions.
+    - `keeps_partition`: records with equal grouping columns stay in one partition when partitions are added, because
+      the producers use their own partitioner.
+    - `on_error`: what happens to records that cannot be processed.
     """
 
     rows: DataFrame
@@ -60,7 +63,7 @@ class Stateful:
 
 
 def stateful_sink(given: Stateful) -> StatefulSink:
-    """Return the sink that runs the processor, on rows without the column of problems; raises `StateRefused`."""
+    """Return the sink that runs the processor, on rows without the problem column; raises `StateRefused`."""
     if given.on_error.problem_column:
         given = replace(given, rows=given.rows.drop(given.on_error.problem_column))
     if not isinstance(given.sink, DatabaseSink):

@@ -1,8 +1,8 @@
 """The table `consumer_state`: a row per (cluster, topic, topic id, partition, operator, name, key).
 
-The row with an empty key belongs to the partition: the schema of its state, and its watermark. All rows of a partition are
-read and written in the transaction that holds the partition's position, so no lock of its own is needed. One row of the
-operator, under partition -1, is never changed: the number of the topic's partitions when the state began.
+A row with an empty key belongs to its partition: the schema of the state, and the watermark. A partition's rows are
+read and written only in the transaction that holds the partition's position, so they need no separate lock. One row per
+operator, under partition -1, never changes: the number of the topic's partitions when the state began.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -17,18 +17,18 @@ from spark_apps.state.handle import TIMERS
 
 TABLE = "consumer_state"
 PARTITION = "$partition"
-"""Name of the row that belongs to the partition, under the empty key."""
+"""Name of the row for a partition as a whole, under the empty key."""
 TOPIC = "$topic"
-"""Name of the row that belongs to the operator, under the empty key and `NO_PARTITION`."""
+"""Name of the row for an operator as a whole, under the empty key and `NO_PARTITION`."""
 NO_PARTITION = -1
 KEY_COLUMNS = ("cluster", "topic", "topic_id", "partition", "operator", "key", "name")
 COLUMNS = (*KEY_COLUMNS, "value", "expires")
 PURGED_ROWS = 5_000
-"""Maximum number of expired rows that a batch deletes from a partition: a batch must not wait for a million deletions."""
+"""Maximum expired rows of a variable that a batch deletes from a partition. A million deletions would delay it."""
 DUE_KEYS = 2_000
-"""Keys whose timers are fired together; the memory for a batch depends on this number, not on the timers."""
+"""Keys whose timers fire together. A batch's memory depends on this number, not on the number of timers."""
 
-# SQLite keeps bytes in a column of any type. The key stands before the name: the rows of one key are neighbours.
+# SQLite keeps bytes in a column of any type. The key precedes the name, so that the rows of a key are neighbours.
 _CREATE = f"""
 CREATE TABLE IF NOT EXISTS {TABLE} (
     cluster TEXT NOT NULL, topic TEXT NOT NULL, topic_id TEXT NOT NULL, "partition" INTEGER NOT NULL,
@@ -55,8 +55,10 @@ _FIRST_TIMER = f"SELECT MIN(expires) FROM {TABLE} WHERE {_WHERE} AND name = ?"  
 
 
 class PartitionRow(msgspec.Struct, array_like=True, frozen=True):
-    """The state of a partition as a whole: the schema as text (`schema.py`), the watermark in ms since 1970, and the number
-    of its other rows with the bytes of their values (`None` = written by a release that did not count).
+    """The state of a partition as a whole: schema as text (`schema.py`), watermark in ms since 1970, and size.
+
+    `rows`, `value_bytes`: number of the partition's other rows, and bytes of their values (`None` = written by a
+    release that did not count).
     """
 
     schema: str
@@ -66,13 +68,13 @@ class PartitionRow(msgspec.Struct, array_like=True, frozen=True):
 
 
 class TopicRow(msgspec.Struct, array_like=True, frozen=True):
-    """The state of an operator as a whole: how many partitions the topic had when the state began."""
+    """The state of an operator as a whole: the number of the topic's partitions when the state began."""
 
     partition_count: int
 
 
 def prepare(cursor: Cursor) -> None:
-    """Create the table and its index where they are missing; raises `StateDamaged` for a table with other columns."""
+    """Create the table and its index if missing; raises `StateDamaged` for a table that lacks a column."""
     cursor.execute(f"{_CREATE} {cursor.BY_KEY}")
     check_columns(cursor)
     cursor.make_index(f"{TABLE}_expires", TABLE, _INDEXED, "expires IS NOT NULL")
@@ -97,14 +99,14 @@ class StateRows:
     operator: str
 
     def partitions(self, among: Collection[int]) -> dict[int, PartitionRow]:
-        """Return the rows of these partitions that belong to a partition as a whole."""
+        """Return the rows about these partitions as a whole."""
         found = self.cursor.query_in(_PARTITIONS, (*self._place, b"", PARTITION), '"partition"', sorted(among))
         return {partition: self._partition_row(partition, bytes(value)) for partition, value in found}
 
     def begun_with(self, partition_count: int) -> int | None:
-        """Return how many partitions the topic had when the state began; a state without the number begins now.
+        """Return the number of the topic's partitions when the state began. State without this number begins now.
 
-        `partition_count`: of the topic now; 0 = not known. `None` = neither is known.
+        `partition_count`: the topic's present number; 0 = unknown. Returns `None` if both are unknown.
         """
         if partition_count and not self._topic_rows():
             value = msgspec.msgpack.encode(TopicRow(partition_count))
@@ -122,7 +124,7 @@ class StateRows:
         return self.cursor.query(_TOPIC_ROW, (*self._place, NO_PARTITION, b"", TOPIC))
 
     def put_partition(self, partition: int, row: PartitionRow) -> None:
-        """Store what belongs to the partition as a whole."""
+        """Store the row about the partition as a whole."""
         self.put(partition, [(b"", PARTITION, msgspec.msgpack.encode(row), None)])
 
     def find(self, partition: int, keys: Collection[bytes]) -> Iterator[tuple[bytes, str, bytes]]:
@@ -131,7 +133,7 @@ class StateRows:
         return ((bytes(key), name, bytes(value)) for key, name, value in found)
 
     def put(self, partition: int, rows: Iterable[tuple[bytes, str, bytes, int | None]]) -> None:
-        """Store rows of key, name, value and expiry in place of those with the same key and name."""
+        """Store rows of key, name, value and expiry. They replace rows with the same key and name."""
         cluster, topic, topic_id, operator = self._place
         self.cursor.replace(
             TABLE,
@@ -153,12 +155,12 @@ class StateRows:
         self.cursor.execute(_CLEAR, (*self._place, partition))
 
     def due(self, partition: int, until_ms: int) -> list[bytes]:
-        """Return keys with timers up to this time, the earliest first, at most `DUE_KEYS`."""
+        """Return at most `DUE_KEYS` keys with timers up to this time, the earliest first."""
         found = self.cursor.query(_DUE, (*self._place, partition, TIMERS, until_ms))
         return [bytes(key) for (key,) in found]
 
     def purge(self, partition: int, names: Sequence[str], now_ms: int) -> tuple[int, int]:
-        """Delete expired rows of these variables, at most `PURGED_ROWS` of each; return their number and bytes."""
+        """Delete at most `PURGED_ROWS` expired rows of each variable. Return number and bytes of all deleted rows."""
         rows = value_bytes = 0
         for name in names:
             expired = self.cursor.query(_EXPIRED, (*self._place, partition, name, now_ms))
@@ -167,7 +169,7 @@ class StateRows:
         return rows, value_bytes
 
     def size(self, partition: int) -> tuple[int, int]:
-        """Count the rows of a partition, except its own row, and the bytes of their values."""
+        """Return the number of a partition's rows, without the partition's own row, and the bytes of their values."""
         ((rows, value_bytes),) = self.cursor.query(_SIZE, (*self._place, partition, PARTITION))
         return rows, int(value_bytes)
 
