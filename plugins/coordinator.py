@@ -1,4 +1,4 @@
-"""Registers the coordinator with an Airflow whose plugins folder is this folder."""
+"""Registers the coordinator with an Airflow whose plugins folder contains this file."""
 
 from coordinator_ui.plugin import CoordinatorPlugin
 

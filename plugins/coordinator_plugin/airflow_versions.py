@@ -1,4 +1,4 @@
-"""Differences between the supported versions of Airflow. Version 3.2 lacks the names looked up here."""
+"""Differences between the supported versions of Airflow. Airflow 3.2 lacks the names that this module looks up."""
 
 from inspect import signature
 
@@ -10,4 +10,4 @@ WAITING = tuple(
 """Exceptions with which Airflow's operator ends a task that waits for a person, by version."""
 
 CAN_RUN_LATER = "run_after" in signature(exceptions.DagRunTriggerException).parameters
-"""Whether a task may start a run for a later time."""
+"""Whether a task may start a run at a later time."""

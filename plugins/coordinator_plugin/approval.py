@@ -1,6 +1,6 @@
-"""The approval of a plan that exceeds the site's budget, as Airflow's own approval, and the answer.
+"""The approval of a plan that exceeds the site's budget: Airflow's own approval, and the treatment of the answer.
 
-The text shows names and figures of consumers and topics in a code block, so that Markdown makes no links or images.
+The text shows names and figures of consumers and topics as code, so that Markdown makes no links or images of them.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ withdrawn. *Reject* leaves everything where it is until something changes. Parti
 
 
 class PlanApprovalOperator(ClusterOperator, ApprovalOperator):
-    """Asks for the approval of the run's plan (`topic`, `digest`). If the site names approvers, only they may answer.
+    """Asks a person to approve the run's plan (`topic`, `digest`). If the site names approvers, only they may answer.
 
     The triggerer withdraws the question when the plan no longer waits.
     """
@@ -57,22 +57,22 @@ class PlanApprovalOperator(ClusterOperator, ApprovalOperator):
         )
 
     def execute(self, context: Context) -> Any:
-        """Ask with the present preview. Skip if the plan no longer waits."""
+        """Ask with the current preview. Skip if the plan no longer waits."""
         topic, digest = _plan(context)
         with self.coordinator() as coordinator:
             self.ask(coordinator, topic, digest)
-        with suppress(*WAITING):  # Airflow's own wait does not end when the plan changes
+        with suppress(*WAITING):  # Airflow's own wait would not end when the plan changes
             super().execute(context)
         self.wait(context)
 
     def wait(self, context: Context) -> NoReturn:
-        """Wait in the triggerer for the answer. Airflow keeps the answer."""
+        """Wait in the triggerer for the answer, which Airflow stores."""
         topic, digest = _plan(context)
         trigger = QuestionTrigger.of(self, context["ti"].id, topic, digest=digest)
         self.defer(trigger=trigger, method_name="execute_complete")
 
     def ask(self, c: Coordinator, topic: str, digest: str) -> None:
-        """Build the question: its text, and the persons who may answer. Skips the task unless exactly this plan waits."""
+        """Build the question: its text, and who may answer. Skip the task unless exactly this plan waits."""
         found = plans_to_approve.waiting(c, [topic]).get(topic)
         if found is None or found.digest != digest or found.answered:
             raise AirflowSkipException(f"the plan {digest} of {topic} does not wait for an answer: nobody is asked")
@@ -90,7 +90,7 @@ class PlanApprovalOperator(ClusterOperator, ApprovalOperator):
         """Write a person's answer. The default answer after a time-out does not count.
 
         An approval wakes `rebalance`, which runs the plan. The answer comes from Airflow's record of the question,
-        which only this task can read, not from an XCom, which other tasks may write.
+        which only this task can read, and not from an XCom, which other tasks may write.
         """
         granted = event.get("chosen_options") == [self.APPROVE]
         if granted or (event.get("chosen_options") == [self.REJECT] and _person(event)):
@@ -125,7 +125,7 @@ def _person(answer: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _block(lines: tuple[str, ...]) -> str:
-    """Return each line as code in a separate list item, because Airflow joins the lines of a code block."""
+    """Return each line as code in a list item of its own, because Airflow joins the lines of a code block."""
     shown = [*lines[:SHOWN_LINES]]
     shown += [f"and {len(lines) - SHOWN_LINES} more lines; `preview` shows all"] if len(lines) > SHOWN_LINES else []
     return "\n".join(f"-     {one_line(line)}" for line in shown or ["nothing any more"])

@@ -1,7 +1,7 @@
-"""Base classes of all tasks. The text of a consumer, a znode or a form is an argument, never a template.
+"""Base classes of all tasks. A text from a consumer, a znode or a form is an argument, and never a template.
 
-Airflow renders every field in a class's `template_fields`, also values from XCom by `expand_kwargs`, and its sandbox
-does not prevent commands. So no class here names any field, and `execute` reads the run's parameters.
+Airflow renders every field in a class's `template_fields`, even values from XCom by `expand_kwargs`, and its sandbox
+does not prevent commands. So no class here lists any field, and `execute` reads the run's parameters.
 """
 
 import secrets
@@ -25,23 +25,23 @@ from coordinator_tasks.service.coordinator import Coordinator
 
 
 class UntemplatedOperator(BaseOperator):
-    """Airflow renders no argument of this task. List this class before any other operator among the bases."""
+    """A task whose arguments Airflow does not render. List this class before any other operator among the bases."""
 
     template_fields: Any = ()
     template_ext: Any = ()
     template_fields_renderers: ClassVar[dict[str, str]] = {}
 
     def say(self, lines: Iterable[str]) -> None:
-        """Write into the task's log."""
+        """Write lines into the task's log."""
         for line in lines:
             self.log.info("%s", line)
 
     def end_in_triggerer(self, trigger: BaseTrigger, limit_s: float) -> NoReturn:
-        """Defer to a trigger that ends the task after at most `limit_s`. Airflow's own time limit is later."""
+        """Defer to a trigger that ends the task after at most `limit_s`. Airflow's own time limit comes later."""
         self.defer(trigger=trigger, method_name="never_resumed", timeout=timedelta(seconds=limit_s + 60))
 
     def never_resumed(self, context: Context, event: object = None) -> None:
-        """Do nothing. Airflow needs the name of a method to resume with."""
+        """Do nothing. Airflow needs the name of a method with which to resume."""
         raise AirflowException(f"{context['ti'].task_id} came back to a worker with {event!r}: its trigger ends it")
 
 
@@ -54,14 +54,14 @@ class ClusterOperator(UntemplatedOperator):
 
     @contextmanager
     def coordinator(self) -> Iterator[Coordinator]:
-        """Yield the cluster's coordinator. Its errors end the task with one line."""
+        """Yield the cluster's coordinator. An error of the coordinator ends the task with one line."""
         opened = CoordinatorHook(self.cluster).open()
         with one_line_errors(), opened as coordinator, about(cluster=coordinator.paths.cluster):
             yield coordinator
 
 
 class TriggeredRunLink(BaseOperatorLink):
-    """The link from a task to its triggered run; empty without a run."""
+    """The link from a task to the run that it triggered; empty without such a run."""
 
     name = "Triggered DAG"
 
@@ -93,9 +93,9 @@ class TriggerRunOperator(UntemplatedOperator):
         self.run_after: datetime | None = None
 
     def execute(self, context: Context) -> None:  # noqa: ARG002 - Airflow's signature
-        """Request the run, which ends the task.
+        """Request the run. The request ends this task.
 
-        The task is skipped if the run exists, or if this Airflow cannot delay a run.
+        The task is skipped if the run exists, or if this version of Airflow cannot delay a run.
         """
         if self.run_after is not None and not CAN_RUN_LATER:
             raise AirflowSkipException("this Airflow starts no run for later: reconcile continues within a minute")
@@ -116,12 +116,12 @@ class TriggerRunOperator(UntemplatedOperator):
 
 
 class PassingError(AirflowException):
-    """A passing error, such as a ZooKeeper without an answer. A retry may succeed."""
+    """An error that may pass, such as a ZooKeeper that does not answer. A retry may succeed."""
 
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Raise errors as sentences. A permanent error fails the task at once; any other error is retried."""
+    """Raise errors as single lines. A permanent error fails the task at once; after any other error Airflow retries."""
     try:
         yield
     except (Refused, Malformed) as error:
@@ -131,7 +131,7 @@ def one_line_errors() -> Iterator[None]:
 
 
 def actor_of(context: Context) -> Actor:
-    """Return dag, run, task and try, and the person who requested the run."""
+    """Return DAG, run, task and try as the actor, with the person who requested the run."""
     ti = context["ti"]
     return Actor(
         kind="airflow",

@@ -10,7 +10,7 @@ from coordinator_plugin.loader import PACKAGE
 
 
 class CoordinatorDagBundle(LocalDagBundle):
-    """The folder of the DAG files in the installed package, with its version only."""
+    """The folder of the DAG files in the installed package. Its version is the package's."""
 
     def __init__(self, **kwargs: Any) -> None:
         found = find_spec(PACKAGE)

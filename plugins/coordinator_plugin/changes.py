@@ -1,4 +1,4 @@
-"""The data of ZooKeeper's watcher: a number for each node whose changes may need a plan or a launch."""
+"""What ZooKeeper's watcher compares: a number for each node whose changes may need a plan or a launch."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,20 +12,20 @@ from coordinator_tasks.core.protocol.znodes import find_many
 from coordinator_tasks.service.coordinator import Coordinator
 
 Seen: TypeAlias = dict[str, dict[str, int]]
-"""Kind of object → name → a number that changes with the object."""
+"""Kind of node → name → a number that changes with the node."""
 
 
 class Scope(StrEnum):
-    """The nodes to watch."""
+    """Which nodes to watch."""
 
     TOPICS = "topics"  # members, directives, leaves, topics' configuration and partitions, lost states: for `rebalance`
     FLEET = "fleet"  # the fleets, and lost members: for `consumers`
 
 
 def observe(c: Coordinator, scope: Scope, watcher: Watcher) -> Seen:
-    """Return the present numbers. `watcher` is called once at the next change. Raises the `Unavailable` errors.
+    """Return the current numbers. `watcher` is called once at the next change. Raises the `Unavailable` errors.
 
-    A node that this account may not read is left out. The tasks that need the node report the fault.
+    A node that this account may not read is left out; the tasks that need the node report the error.
     """
     c.discovery.watch(watcher)
     members = {name: int(member.registered_at * 1000) for name, member in c.discovery.members().items()}
@@ -43,10 +43,10 @@ def observe(c: Coordinator, scope: Scope, watcher: Watcher) -> Seen:
 
 
 def differences(before: Seen, now: Seen) -> list[str]:
-    """Return a sentence for each difference that needs a run. An empty `before` (the first read) always needs a run."""
+    """Return a sentence for each difference that needs a run. An empty `before` (the first read) needs a run."""
     if not before:
         return ["first look"]
-    # Our own plans create states, and a new member changes nothing for its fleet. So only a loss counts for these.
+    # Our own plans create states, and a fleet needs no run for a new member. So only a loss counts for these kinds.
     lost_only = {"state of", "member"} if "fleet" in now else {"state of"}
     return [
         line
@@ -79,7 +79,7 @@ def _children(c: Coordinator, folder: str, watcher: Watcher) -> Sequence[str]:
 
 
 def _modified(c: Coordinator, folder: str, watcher: Watcher) -> dict[str, int]:
-    """Return the folder's children with their last changing transaction. Set a watch on each child."""
+    """Return the folder's children, each with the last transaction that changed it. Set a watch on each child."""
     found: dict[str, int] = {}
     for name in _children(c, folder, watcher):
         with suppress(NoAccess):
@@ -89,7 +89,7 @@ def _modified(c: Coordinator, folder: str, watcher: Watcher) -> dict[str, int]:
 
 
 def _children_versions(c: Coordinator, topics: Sequence[str], watcher: Watcher) -> dict[str, int]:
-    """Return the topics with the version of their partition lists."""
+    """Return topic → version of the topic's list of partitions."""
     for topic in topics:
         _children(c, c.paths.topic(topic), watcher)
     nodes = find_many(c.zk, {topic: c.paths.topic(topic) for topic in topics}, {})

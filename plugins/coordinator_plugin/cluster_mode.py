@@ -1,4 +1,4 @@
-"""The additions of a launch in cluster mode on YARN and Kubernetes, where the cluster chooses the driver's host."""
+"""What a launch adds in cluster mode on YARN and Kubernetes, where the cluster chooses the driver's host."""
 
 import os
 import re
@@ -13,16 +13,15 @@ from coordinator_tasks.core.errors import Refused
 FILE_VARIABLE = "ASSIGNED_KAFKA_SETTINGS_FILE"
 SECRET_VARIABLE = "ASSIGNED_KAFKA_SETTINGS_SECRET"  # noqa: S105 - the name of a variable
 CONTENT_VARIABLE = "COORDINATOR_SETTINGS_SECRET"
-"""Copies of names in `spark_apps` and `coordinator_tasks.settings`. Importing those modules makes tasks slower."""
+"""Copy of a name in `spark_apps` or `coordinator_tasks.settings`, whose import would make tasks slower."""
 STATUS_PORT = 7070
 """Port of a driver in a pod. `docs/kubernetes/network-policies.yaml` opens only this port."""
 HOST, ADDRESS = "host", "address"
-"""Words for a consumer's `--advertise`."""
+"""Words that a consumer's `--advertise` takes in place of a URL."""
 _TRACKING = re.compile(r"^\s*tracking URL: (https?://[!-~]{1,500})$", re.MULTILINE)
 MOST_CHARS = 300
 DRIVER = {"spark.driver.minMemoryOverhead": "1g"}
-"""A driver's container has the JVM's heap, and eight processes of Python with some 0.5 GB. Spark would add only 384
-MiB."""
+"""A driver's container has the JVM's heap and eight Python processes of some 0.5 GB. Spark would add only 384 MiB."""
 KUBERNETES = "k8s"
 KUBERNETES_PROVIDER = "airflow.providers.cncf.kubernetes"
 KUBERNETES_SECRET_VARIABLE = "COORDINATOR_KUBERNETES_SECRET"  # noqa: S105 - the name of a variable
@@ -31,11 +30,11 @@ KUBERNETES_SECRET_VARIABLE = "COORDINATOR_KUBERNETES_SECRET"  # noqa: S105 - the
 def provider_problem(conn_id: str) -> str:
     """Return a sentence about the package that Airflow lacks for this Spark connection; empty if none is missing.
 
-    Without the package, the Spark provider ends with a trace.
+    Without the package, Spark's provider would end with a trace.
     """
     try:
         connection = BaseHook.get_connection(conn_id)
-    except AirflowException:  # Spark's provider then uses YARN
+    except AirflowException:  # Spark's provider falls back to YARN
         return ""
     kubernetes = KUBERNETES in (connection.host or "") or KUBERNETES in (connection.conn_type or "")
     if not kubernetes or _installed(KUBERNETES_PROVIDER):
@@ -54,7 +53,7 @@ def _installed(module: str) -> bool:
 
 
 def yarn_conf(kafka_file: str) -> dict[str, str]:
-    """Return Spark's settings on YARN. `kafka_file`: name of the shipped file, for the executors."""
+    """Return Spark's settings on YARN. `kafka_file`: name of the file that is shipped to the executors."""
     return {
         **DRIVER,
         "spark.yarn.submit.waitAppCompletion": "false",
@@ -66,8 +65,8 @@ def yarn_conf(kafka_file: str) -> dict[str, str]:
 def kubernetes_conf(cluster: str, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return Spark's settings on Kubernetes.
 
-    Driver and executors get their secrets by reference to the cluster's Secret. `--files` would put the secrets into an
-    upload folder and give them mode 644 in the pod.
+    Driver and executors get their secrets by reference to the cluster's Secret. With `--files`, the secrets would be in
+    an upload folder, and have mode 644 in the pod.
     """
     secret = environ.get(KUBERNETES_SECRET_VARIABLE) or f"coordinator-{cluster}"
     kafka = f"{secret}:kafka.json"
@@ -81,7 +80,7 @@ def kubernetes_conf(cluster: str, environ: Mapping[str, str] = os.environ) -> di
 
 
 def without_traces(said: str) -> str:
-    """Return the output of a JVM without stack frames, which do not help an operator."""
+    """Return the output of a JVM without stack frames."""
     return "\n".join(line for line in said.splitlines() if not line.lstrip().startswith(("at ", "... ")))
 
 
@@ -93,13 +92,13 @@ def cause(said: str) -> str:
 
 
 def tracking_url(said: str) -> str:
-    """Return YARN's page of the application, from the output of spark-submit; empty if not named."""
+    """Return YARN's page of the application from the output of spark-submit; empty if the output does not name it."""
     found = _TRACKING.search(said)
     return found[1] if found else ""
 
 
 def reachable(arguments: Sequence[str], *, on_kubernetes: bool, has_token: bool) -> list[str]:
-    """Return the arguments with a status interface that the coordinator can reach. Raises `Refused` without a token."""
+    """Return the arguments for a status interface that the coordinator can reach. Raises `Refused` without a token."""
     given = list(arguments)
     if any(one.partition("=")[0] == "--listen" for one in given):
         return given

@@ -1,6 +1,6 @@
-"""The clusters of this Airflow and the ids of their DAGs; the first cluster is the default.
+"""The clusters of this Airflow, and the ids of their DAGs. The first cluster is the default.
 
-A cluster without its own connections has `zookeeper_default` and `kafka_default`.
+A cluster without connections of its own uses `zookeeper_default` and `kafka_default`.
 """
 
 import os
@@ -17,7 +17,7 @@ _PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,50}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster's name and the ids of its Airflow connections. `first`: it has the plain DAG ids."""
+    """A cluster's name and the ids of its Airflow connections. `first`: its DAG ids have no suffix."""
 
     name: str
     zookeeper_conn_id: str = "zookeeper_default"
@@ -25,12 +25,12 @@ class Cluster:
     first: bool = True
 
     def dag_id(self, name: str) -> str:
-        """Return the id of a DAG of the cluster: `rebalance`, and `rebalance__NAME` for further clusters."""
+        """Return a DAG's id: `rebalance` for the first cluster, `rebalance__NAME` for another cluster."""
         return dag_id(name if self.first else f"{name}__{self.name}")
 
 
 def dag_id(name: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Return a DAG's id in this Airflow: the site's prefix, then our id. Raises `Refused`."""
+    """Return the DAG's id in this Airflow, with the site's prefix. Raises `Refused`."""
     prefix = option("dag_prefix", environ)
     if not _PREFIX.fullmatch(prefix):
         raise Refused(

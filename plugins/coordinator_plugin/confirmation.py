@@ -1,4 +1,4 @@
-"""The wait for confirmations, the same for a short wait on a worker and a long wait in the triggerer."""
+"""The wait for confirmations, used for a short wait on a worker and for a long wait in the triggerer."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,11 +19,11 @@ from coordinator_tasks.service.plan.transitions import WaitReport
 
 MAX_WATCHED_TOPICS = 200
 PATIENCE_S = 2.0
-"""Seconds that confirmed topics wait for the rest. Then the run continues without the unconfirmed topics."""
+"""Seconds that confirmed topics wait for the other topics. Then the run continues without the unconfirmed topics."""
 
 
 class WaitKind(StrEnum):
-    """The awaited confirmation."""
+    """Which confirmations are awaited."""
 
     CLOSED = "closed"
     STARTED = "started"
@@ -31,7 +31,7 @@ class WaitKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Confirmations:
-    """The present confirmations. `others_ready`: a write is due in topics that need no such confirmation."""
+    """The current confirmations. `others_ready`: a write is due in topics that need no confirmation of this kind."""
 
     report: WaitReport
     others_ready: bool = False
@@ -39,8 +39,9 @@ class Confirmations:
 
 @dataclass(frozen=True, slots=True)
 class WaitOutcome:
-    """The end of a wait: `written`, `unchanged`, `overtaken` or `stuck`, with a sentence, and the blockers of each
-    topic.
+    """The end of a wait: `written`, `unchanged`, `overtaken` or `stuck`.
+
+    `topics`: topic → sentence. `blockers`: topic → consumers that block the topic.
     """
 
     outcome: TopicOutcome
@@ -61,8 +62,8 @@ class WaitOutcome:
 class Patience:
     """Decides when a wait ends. Pure; times are `time.monotonic()`.
 
-    A stuck topic does not delay others. When a write is possible and the other topics have not changed for
-    `patience_s`, the wait ends as `written`. The next run serves the other topics.
+    A stuck topic does not delay other topics: if a write is possible and the pending topics have not changed for
+    `patience_s`, the wait ends as `written`. The next run serves the pending topics.
     """
 
     began_s: float
@@ -72,7 +73,7 @@ class Patience:
     _changed_s: float = 0.0
 
     def judge(self, report: WaitReport, others_ready: bool, now_s: float) -> WaitOutcome | None:
-        """Return the end of the wait; `None` to wait on. `others_ready`: see `Confirmations`."""
+        """Return the end of the wait; `None` to continue the wait. `others_ready`: see `Confirmations`."""
         pending = frozenset(report.pending)
         if pending != self._pending or not self._changed_s:
             self._pending, self._changed_s = pending, now_s
@@ -87,16 +88,16 @@ class Patience:
         return WaitOutcome(outcome, report.topics, report.blockers, now_s - self.began_s)
 
     def judge_unread(self, problem: str, now_s: float) -> WaitOutcome | None:
-        """Return the end of the wait if nothing can be read; `None` to wait on."""
+        """Return the end of the wait after a failed read; `None` to continue the wait."""
         waited_s = now_s - self.began_s
         return WaitOutcome(TopicOutcome.STUCK, {"": problem}, {}, waited_s) if waited_s >= self.limit_s else None
 
 
 @dataclass(slots=True)
 class ConfirmationWait:
-    """A wait for the confirmations of these topics, or of all if empty.
+    """A wait for the confirmations of these topics; of all topics if empty.
 
-    `say` logs the missing confirmations whenever they change.
+    `say` logs the missing confirmations when they change.
     """
 
     kind: WaitKind
@@ -106,7 +107,7 @@ class ConfirmationWait:
     _shown: Mapping[str, str] = field(default_factory=dict)
 
     def poll(self, c: Coordinator, watcher: Watcher | None = None) -> WaitOutcome | None:
-        """Return the end of the wait; `None` to wait on."""
+        """Look once. Return the end of the wait; `None` to continue the wait."""
         found = confirmations(c, self.kind, self.topics, watcher)
         lines = waiting_lines(found.report.topics, found.report.blockers)
         if lines != self._shown:
@@ -120,7 +121,7 @@ class ConfirmationWait:
 def confirmations(
     c: Coordinator, kind: WaitKind, topics: Sequence[str], watcher: Watcher | None = None
 ) -> Confirmations:
-    """Return the confirmations of these topics (all if empty).
+    """Return the confirmations of these topics; of all topics if empty.
 
     `watcher` is called once when members or states change.
     """

@@ -1,4 +1,4 @@
-"""The two types of connection, and their button *Test*."""
+"""The two types of connection, each with Airflow's button *Test*."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TestableHook(BaseHook):
-    """A connection that Airflow can test. Tasks use `CoordinatorHook`."""
+    """A connection that Airflow can test. Tasks use `CoordinatorHook` instead."""
 
     conn_name_attr = "conn_id"
 

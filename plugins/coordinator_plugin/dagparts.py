@@ -16,7 +16,7 @@ from coordinator_plugin.watcher import ZooKeeperChangesTrigger
 from coordinator_tasks.service.actions.parameters import TOPIC
 
 POOL = option("launch_pool")
-"""The pool of the launches, only if the site creates one: Airflow never runs a task whose pool is missing."""
+"""The pool of the launches, if the site has created it: Airflow never runs a task whose pool is missing."""
 
 DEADLINE = timedelta(minutes=5)
 COMMON: Mapping[str, Any] = {
@@ -47,13 +47,13 @@ def cluster_dag(
 
 
 def notifiers(cluster: Cluster) -> list[StuckTopicsNotifier]:
-    """Return the callbacks that notify the site. Without a connection they only log."""
+    """Return the callbacks that notify the site. Without a connection they only write to the log."""
     conn_id = option("notify_conn_id")
     return [StuckTopicsNotifier(cluster=cluster.name, http_conn_id=conn_id)] if conn_id else []
 
 
 def deadline(cluster: Cluster) -> DeadlineAlert | None:
-    """Return the alert for a run that takes longer than `DEADLINE`: Airflow itself fails then, or is too busy."""
+    """Return the alert for a run that takes longer than `DEADLINE`, because Airflow itself fails or is too busy."""
     conn_id = option("notify_conn_id")
     if not conn_id:
         return None
@@ -62,13 +62,13 @@ def deadline(cluster: Cluster) -> DeadlineAlert | None:
 
 
 def tags(*own: str) -> list[str]:
-    """Return a DAG's tags: ours, and the site's."""
+    """Return a DAG's tags, with the site's tags."""
     site = option("dag_tags").split(",")
     return ["coordinator", *own, *(tag.strip() for tag in site if tag.strip())]
 
 
 def changes_of(cluster: Cluster, scope: Scope) -> Asset:
-    """Return the asset for a part of ZooKeeper."""
+    """Return the asset for one part of ZooKeeper."""
     name = f"zookeeper_{cluster.name}_{scope}"
     return Asset(
         name=name,
@@ -79,13 +79,13 @@ def changes_of(cluster: Cluster, scope: Scope) -> Asset:
 
 
 def cluster_param(cluster: Cluster | None = None) -> Param:
-    """Return the cluster parameter, fixed in a DAG of one cluster."""
+    """Return the cluster parameter. In a DAG of one cluster the parameter is fixed."""
     names = [cluster.name] if cluster is not None else [one.name for one in clusters()]
     return Param(names[0], type="string", enum=names, title="Cluster", description="The cluster to act on.")
 
 
 def fleet_param() -> Param:
-    """Return the fleet parameter: one fleet, or all fleets."""
+    """Return the fleet parameter: a fleet, or all fleets."""
     description = "Launch for this one alone; empty = start a run for each fleet with missing consumers."
     return Param(
         "", type="string", pattern="^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$", title="Fleet", description=description
@@ -104,19 +104,19 @@ def topic_param() -> Param:
 
 
 def blocker_param() -> Param:
-    """Return the parameter of the consumer that holds a topic up; empty without one."""
+    """Return the parameter for the consumer that blocks a topic; empty without a blocker."""
     pattern = "^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$"
     return Param("", type="string", pattern=pattern, title="Consumer", description="None = partitions have no owner.")
 
 
 def audit_param() -> Param:
-    """Return the parameter for a question about the ownership audit."""
+    """Return the parameter that makes a question about the ownership audit."""
     description = "Partitions have two owners, or somebody commits what is not theirs."
     return Param(False, type="boolean", title="Ownership audit", description=description)
 
 
 def digest_param() -> Param:
-    """Return the parameter of a plan that waits for approval."""
+    """Return the parameter for the digest of a plan that waits for approval."""
     description = "The plan: a digest of its inputs and moves."
     return Param("", type="string", pattern="^[0-9a-f]{0,64}$", title="Plan", description=description)
 

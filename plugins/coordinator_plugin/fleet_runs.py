@@ -1,7 +1,6 @@
-"""The runs of `consumers`. Each is for one fleet, and each fleet has at most one, so a slow fleet delays no other
-fleet.
+"""The runs of `consumers`. A run serves one fleet, and a fleet has at most one run, so a slow fleet delays no other.
 
-A run's id contains its fleet and time. Airflow counts active runs of given ids. No run takes longer than an hour, so
+A run's id contains fleet and time. Airflow counts the active runs among given ids. No run takes longer than an hour, so
 the ids of the last hour show whether the fleet has an active run.
 """
 
@@ -20,23 +19,23 @@ ACTIVE = ["queued", "running"]
 LIMIT = timedelta(hours=1)
 """Time limit of a run.
 
-A run that never ends, such as a wait for a missing pool, blocks the fleet's launches only for this time.
+A run that would never end, such as a wait for a missing pool, blocks the fleet's launches only for this time.
 """
 MOST_AT_ONCE = 32
 EVERY_S = 30
 """Seconds in which a fleet gets at most one run."""
 AHEAD = 2
-"""Number of future ids that also count, because the clocks of workers differ."""
+"""Number of future ids that count too, because workers' clocks differ."""
 
 
 def fleet_runs(dag_id: str, apps: Collection[str], ti: RuntimeTaskInstanceProtocol) -> list[dict[str, Any]]:
-    """Return a run to start for each of these fleets without an active run, as arguments of triggers."""
+    """Return, as arguments of triggers, a run for each of these fleets that has no active run."""
     free = [app for app in apps if not ti.get_dr_count(dag_id, run_ids=_ids(app), states=ACTIVE)]
     return [{"trigger_dag_id": dag_id, "trigger_run_id": _id(app, _now()), "conf": {"app": app}} for app in free]
 
 
 def goes_first(app: str, run_id: str, ti: RuntimeTaskInstanceProtocol) -> bool:
-    """Return whether no earlier run of this fleet is active. Two runs may have started at once."""
+    """Return whether no earlier run of this fleet is active. Two runs may have started at the same time."""
     earlier = [one for one in _ids(app) if one < run_id]
     return not earlier or not ti.get_dr_count(ti.dag_id, run_ids=earlier, states=ACTIVE)
 
@@ -55,7 +54,7 @@ def _ids(app: str) -> list[str]:
 
 
 class FleetRunsOperator(ClusterOperator):
-    """Starts a run for each fleet with missing consumers, from a run of an event or a person that names no fleet."""
+    """Starts a run for each fleet with missing consumers, if this run names no fleet."""
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         if context["params"].get("app"):

@@ -1,12 +1,12 @@
 """Makes the coordinator's settings from Airflow's connections.
 
-ZooKeeper's connection: host (several with commas) and port, or all of it in the host; the folder in the schema (the
-path of a URI), in the host or as `chroot` in the extra; login and password; in the extra any other field of the
-settings (`discovery`, `status_token` and the others of `status_*`, `zookeeper_access`, `policy`, `fence`, `strategy`
-with `parameters`, `strategies`, the limits).
+ZooKeeper's connection: host (several separated by commas) and port, or the whole address in the host. The folder is in
+the schema (the path of a URI), in the host, or as `chroot` in the extra. Login and password. The extra has any other
+field of the settings: `discovery`, `status_token` and other fields `status_*`, `zookeeper_access`, `policy`, `fence`,
+`strategy` with `parameters`, `strategies`, the limits.
 
-Kafka's connection: host and port, or `bootstrap.servers` in the extra; every name with a dot in the extra is a setting
-of librdkafka (`security.protocol`, `sasl.mechanism`, `ssl.ca.location`, ...); login and password are for SASL.
+Kafka's connection: host and port, or `bootstrap.servers` in the extra. Each name with a dot in the extra is a setting
+of librdkafka (`security.protocol`, `sasl.mechanism`, `ssl.ca.location`, ...). Login and password are for SASL.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ _OF_THE_HOST = {
     "databases": "where databases are",
     "registries": "where schema registries are",
 }
-"""Settings found only in the environment, with their meaning."""
+"""Settings that are found only in the environment, with their meaning."""
 
 
 class CoordinatorHook(BaseHook):
@@ -45,7 +45,7 @@ class CoordinatorHook(BaseHook):
         self.cluster = find_cluster(cluster)
 
     def plain_settings(self) -> dict[str, Any]:
-        """Return the settings as plain data with all secrets, only for files of mode 0600. Raises `Refused`."""
+        """Return the settings as plain data, with all secrets. Only for files of mode 0600. Raises `Refused`."""
         from coordinator_tasks.settings import of_the_host  # noqa: PLC0415 - costs time to import
 
         zookeeper = self._connection(self.cluster.zookeeper_conn_id)
@@ -64,7 +64,7 @@ class CoordinatorHook(BaseHook):
 
     @contextmanager
     def open(self) -> "Iterator[Coordinator]":
-        """Yield the coordinator, for the length of a task. Raises `Refused` with the name of the wrong setting."""
+        """Yield the coordinator for the duration of a task. Raises `Refused` with the name of a wrong setting."""
         from coordinator_tasks.settings import settings_of  # noqa: PLC0415 - costs time to import
         from coordinator_tasks.wiring import open_coordinator  # noqa: PLC0415 - connects, and costs time to import
 
@@ -110,7 +110,7 @@ def zookeeper_settings(connection: "Connection") -> dict[str, Any]:
 def _folder(connection: "Connection", extra: Mapping[str, Any]) -> str:
     """Return `/folder` from the host, the schema (the path of a URI) or the extra.
 
-    Raises `Refused` if two of them have one.
+    Raises `Refused` if two of these places give a folder.
     """
     given = (
         (connection.host or "").partition("/")[2],
@@ -150,19 +150,19 @@ def _addresses(hosts: str, port: int) -> str:
 def _with_port(host: str, port: int) -> str:
     address = host.strip("[]")
     if host.endswith("]") or (host == address and host.count(":") > 1 and "://" not in host):
-        return f"[{address}]:{port}"  # an IPv6 address: its colons begin no port
+        return f"[{address}]:{port}"  # an IPv6 address, whose colons begin no port
     return host if ":" in host else f"{host}:{port}"
 
 
 def _extra(connection: "Connection") -> dict[str, Any]:
     """Return the extra without nulls.
 
-    Raises `Refused` for anything but an object, because Airflow would read it as an empty extra.
+    Raises `Refused` for anything but an object, which Airflow would read as an empty extra.
     """
     why = ""
     try:
         if isinstance(read_json(connection.extra or "{}", once=True), dict):
-            return _present(connection.extra_dejson)  # Airflow masks the secrets in it
+            return _present(connection.extra_dejson)  # Airflow masks secrets in the extra
     except ValueError as error:
         why = f" ({error})"
     raise Refused(

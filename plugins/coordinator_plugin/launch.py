@@ -1,10 +1,10 @@
-"""Launches a consumer, a long-lived Spark application, from a task that ends as soon as the consumer has registered.
+"""Launches a consumer, a long-lived Spark application. The task ends as soon as the consumer has registered.
 
-`SparkSubmitOperator` builds the command. In client mode `spark_apps.launch.launcher` starts the driver, so that neither
-the end of the task nor a restart of Airflow stops the driver. In cluster mode on YARN and Kubernetes, spark-submit does
-not wait for the application. Then the registration in ZooKeeper shows whether the consumer runs.
+`SparkSubmitOperator` builds the command. In client mode `spark_apps.launch.launcher` starts the driver, so the driver
+survives the end of the task and a restart of Airflow. In cluster mode on YARN and Kubernetes, spark-submit does not
+wait for the application. Then the registration in ZooKeeper shows whether the consumer runs.
 
-Only the fleet restarts a dead consumer. The cluster's own second attempt is off, unless set in `conf`.
+Only the fleet restarts a dead consumer. The cluster's own second attempt is off, unless `conf` sets it.
 """
 
 import json
@@ -46,22 +46,22 @@ class SparkApplicationLink(BaseOperatorLink):
     name = "Spark application"
 
     def get_link(self, operator: Any, *, ti_key: object) -> str:  # noqa: ARG002 - Airflow's signature
-        """Return the page that spark-submit has reported to this task; empty if absent."""
+        """Return the page that spark-submit has reported to this task; empty if it has reported none."""
         return str(operator.tracking_url)
 
 
 class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
     """Launches one consumer under its stable id.
 
-    In client mode the consumer is launched once for all tries of the task. In cluster mode each try submits the
-    consumer, since an application that waits for resources is not visible here. The process that registers first runs,
-    and the others end.
+    In client mode, all tries of the task launch the consumer only once. In cluster mode, each try submits the consumer,
+    because the task cannot see an application that waits for resources. The process that registers first runs, and the
+    others end.
 
-    - `consumer`: the id. If it is already registered, the task ends at once.
+    - `consumer`: the id. If it is registered already, the task ends at once.
     - `application`, `application_args`, `conf`: taken from the fleet if no application is given.
     - `limit_s`: how long to wait for the registration. `base`: the folder of all run folders on the worker's host.
-    - `stop_limit_s`: in client mode, the launcher ends a consumer that takes longer than this to leave.
-    - The other arguments are those of `SparkSubmitOperator`; `env_vars` is not for secrets.
+    - `stop_limit_s`: in client mode, limit for a leave. After this time the launcher kills the consumer.
+    - The other arguments are those of `SparkSubmitOperator`. `env_vars` is not for secrets.
     """
 
     operator_extra_links = (SparkApplicationLink(),)
@@ -103,10 +103,10 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         return {"consumer": self.consumer, "incarnation": member.incarnation, "launched": False}
 
     def on_kill(self) -> None:
-        """Do nothing. Only draining stops a consumer, not the end of the launching task."""
+        """Do nothing, because only draining stops a consumer, and not the end of its launching task."""
 
     def _as_the_fleet_says(self, coordinator: Coordinator) -> None:
-        """Read the fleet here, not in another task: all readers of the DAG may read that task's XComs."""
+        """Read the fleet in this task and not in another, whose XComs all readers of the DAG may read."""
         launch = fleet.launch_of(coordinator, self.consumer)
         if launch is None:
             raise AirflowSkipException(f"{self.consumer} is in no fleet any more: nothing is launched")
@@ -115,9 +115,9 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         self.env_vars = {**(self.env_vars or {}), **launch.environment}
 
     def _launch(self, hook: CoordinatorHook) -> str:
-        """Return the run folder in which the consumer's end will be noted.
+        """Return the run folder, where the end of the consumer will be recorded.
 
-        In cluster mode, this host has no folder: return empty.
+        In cluster mode, this host has no run folder: return an empty text.
         """
         folder = RunFolder.of(run_base(self.base), hook.cluster.name, self.consumer)
         self.name = f"{hook.cluster.name}.{self.consumer}"
@@ -132,13 +132,13 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         return str(folder.path)
 
     def _let_go(self, hook: CoordinatorHook, folder: RunFolder, master: str) -> None:
-        """In client mode, let the launcher start the driver, so that no process of Airflow is its parent."""
+        """In client mode, let the launcher start the driver, so that the driver is no child of an Airflow process."""
         if problem := let_go_problem():
             raise Refused(problem)
         _write_files(hook, folder)
         self.application_args = [*(self.application_args or []), "--run-folder", str(folder.path)]
         if master == "yarn":
-            self._ship(folder.kafka)  # executors are on other hosts
+            self._ship(folder.kafka)  # executors may be on other hosts
         lineage = openlineage.variables(folder)
         self.env_vars = {**_variables(str(folder.settings), str(folder.kafka)), **lineage, **(self.env_vars or {})}
         command = [
@@ -159,7 +159,7 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
             self.log.info("%s is already launched and has not registered yet: waiting for it", self.consumer)
 
     def _submit(self, hook: CoordinatorHook, folder: RunFolder, master: str) -> None:
-        """Submit in cluster mode. On YARN the files go with the application, on Kubernetes they are in its Secret."""
+        """Submit in cluster mode. On YARN the files go with the application; on Kubernetes they are in its Secret."""
         if master.startswith("spark://"):
             raise Refused("Spark's standalone master runs no Python driver in cluster mode: use client mode")
         on_kubernetes = master.startswith(cluster_mode.KUBERNETES)
@@ -189,7 +189,7 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
             raise AirflowException(f"spark-submit of {self.consumer} ended with exit code {done.returncode}: {why}")
 
     def _ship(self, *files: Path) -> None:
-        """Ship the secret files on YARN. Only this user can read them, from the staging folder to the containers."""
+        """Ship the secret files on YARN. From the staging folder to the containers, only this user can read them."""
         self.files = ",".join(filter(None, (self.files, *map(str, files))))
 
 
@@ -204,7 +204,7 @@ def _write_files(hook: CoordinatorHook, folder: RunFolder) -> None:
 
 
 def _variables(settings: str, kafka: str) -> dict[str, str]:
-    """Return the consumer's environment, with names of files but no secret."""
+    """Return the consumer's environment, with paths of files and without secrets."""
     return {"COORDINATOR_SETTINGS": settings, cluster_mode.FILE_VARIABLE: kafka}
 
 

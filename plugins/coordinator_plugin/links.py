@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @attrs.define()
 class ClusterPageLink(BaseOperatorLink):
-    """The link of a task to its cluster's page: topics, consumers and last moves."""
+    """The link from a task to its cluster's page: topics, consumers and last moves."""
 
     name = "Topics and consumers"
 
@@ -26,7 +26,7 @@ class ClusterPageLink(BaseOperatorLink):
 
 @attrs.define()
 class ResultLink(BaseOperatorLink):
-    """The link of an action's task to the effect, or to the effect of a dry run."""
+    """The link from an action's task to the effect of the action, or of its dry run."""
 
     name = "Result"
 

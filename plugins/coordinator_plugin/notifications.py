@@ -1,4 +1,4 @@
-"""Tells a chat, or any receiver of JSON by HTTP, which topics are stuck, not owned or flapping, and why."""
+"""Tells a chat, or another receiver of JSON over HTTP, which topics are stuck, not owned or flapping, and why."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -21,9 +21,9 @@ _PLAIN = str.maketrans({"<": "‹", ">": "›", "[": "(", "]": ")", "@": "＠", 
 class StuckTopicsNotifier(BaseNotifier):
     """For `on_failure_callback`, for deadlines, and for the questions of `stuck_topic`.
 
-    An empty `cluster` means the default cluster. The notifier logs one line for each stuck topic. With `http_conn_id`
-    it posts the lines as `{"text": ...}` to the connection's address: its host, or the whole URL in the host. The
-    password is sent as a bearer token. A failed post, or a missing connection, is logged and fails nothing.
+    An empty `cluster` means the default cluster. The notifier logs one line per stuck topic. With `http_conn_id` it
+    also posts the lines as `{"text": ...}` to the connection's address, which is its host or the URL in its host. The
+    password is sent as a bearer token. A failed post or a missing connection is logged, and fails nothing.
     """
 
     template_fields: Sequence[str] = ()
@@ -45,12 +45,12 @@ class StuckTopicsNotifier(BaseNotifier):
         except AirflowNotFoundException as error:
             self.log.error("nobody is told by HTTP: %s; add the connection, or correct notify_conn_id", error)  # noqa: TRY400
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-            # Do not log the error's text, because the address of a chat is a secret.
+            # Without the error's text, because the address of a chat is a secret.
             code = f" {error.response.status_code}" if isinstance(error, httpx.HTTPStatusError) else ""
             self.log.error("the post to connection %s failed: %s%s", self.http_conn_id, type(error).__name__, code)  # noqa: TRY400
 
     async def async_notify(self, context: Context) -> None:
-        """Do the same in the triggerer, which runs the callbacks of deadlines."""
+        """Notify from the triggerer, which runs the callbacks of deadlines."""
         await asyncio.to_thread(self.notify, context)
 
     def _lines(self) -> list[str]:
@@ -68,7 +68,7 @@ def _about(context: Context) -> str:
     given = cast("Mapping[str, Any]", context)
     if "deadline" not in given:
         return "the coordinator"
-    run = given.get("dag_run")  # a plain dictionary here
+    run = given.get("dag_run")  # a plain dictionary in deadline callbacks
     which = f"run {run.get('dag_run_id')} of {run.get('dag_id')}" if isinstance(run, Mapping) else "a run"
     return f"{which} has not ended within its deadline: see whether Airflow works, or is too busy. The topics"
 

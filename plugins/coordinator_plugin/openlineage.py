@@ -11,9 +11,9 @@ SECTION = "openlineage"
 
 
 def variables(folder: RunFolder) -> dict[str, str]:
-    """Return the consumer's variables; empty if Airflow has no transport or disables it.
+    """Return the consumer's variables; empty if Airflow has no transport or has disabled OpenLineage.
 
-    The transport may hold a key, so it goes into a file of the run folder. Raises `BadSettings`.
+    The transport may contain a key, so it goes into a file of the run folder. Raises `BadSettings`.
     """
     folder.openlineage.unlink(missing_ok=True)
     if conf.getboolean(SECTION, "disabled", fallback=False):
@@ -21,7 +21,7 @@ def variables(folder: RunFolder) -> dict[str, str]:
     path, text = conf.get(SECTION, "config_path", fallback=""), conf.get(SECTION, "transport", fallback="")
     namespace = conf.get(SECTION, "namespace", fallback="")
     named = {"OPENLINEAGE_NAMESPACE": namespace} if namespace else {}
-    if path:  # first, as in Airflow's provider
+    if path:  # the path has priority, as in Airflow's provider
         return {"OPENLINEAGE_CONFIG": path, **named}
     if not text:
         return {}

@@ -1,4 +1,4 @@
-"""The transitions as Airflow tasks: small idempotent operators for a batch of topics.
+"""The transitions as Airflow tasks: small idempotent operators, each for a batch of topics.
 
 Every operator reads ZooKeeper, and takes the cluster and the topics (all if empty) from the run's parameters. No task
 relies on an earlier task. So each task can run again at any time, and then changes nothing.
@@ -37,12 +37,12 @@ LOOK_S = 1.5
 MEASURE_S = 2.0
 SOON_S = 60.0
 MOST_LATER = 2
-"""Maximum queued runs for later than `SOON_S`.
+"""Maximum queued runs for times later than `SOON_S`.
 
-Airflow counts queued runs as active. With `max_active_runs` of them, no event wakes the DAG.
+Airflow counts queued runs as active. If `max_active_runs` runs are queued, no event wakes the DAG.
 """
 LEFT = "left"
-"""The key of the digest of left-over work, in the extra of events."""
+"""Key in the extra of events, for the digest of left-over work."""
 
 
 def topics_of(context: Context) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ def topics_of(context: Context) -> tuple[str, ...]:
 def check_topics(c: Coordinator, context: Context) -> None:
     """Raise `InvalidName` or `NotManaged` for a topic that a person names.
 
-    A topic of a further run may have been removed since.
+    A topic of a further run is not checked, because it may have been removed since.
     """
     named = topics_of(context)
     if not named or context["dag_run"].run_type != "manual":
@@ -86,16 +86,16 @@ class TransitionOperator(ClusterOperator):
                 self.say(lines([one]))
 
     def completed(self, coordinator: Coordinator, reports: "Sequence[transitions.TopicReport]") -> None:
-        """Do further work after the transition."""
+        """Do further work after the transition; empty here."""
 
 
 class PlanOperator(TransitionOperator, SkipMixin):
-    """Plans and begins.
+    """Plans, and begins the plan.
 
-    Skips tasks without work: `closing_steps` if nothing closes, and without any work all further tasks except
-    `last_step`, which checks for work that waits for its time.
+    Skips the tasks that have no work: `closing_steps` if no partition closes; without any work, all further tasks
+    except `last_step`, which checks for work that is due later.
 
-    A dry run shows the plan, writes nothing, and ends there. If a person names an unmanaged topic, nothing is planned.
+    A dry run shows the plan, writes nothing and ends. If a person names an unmanaged topic, nothing is planned.
     """
 
     step = staticmethod(transitions.plan)
@@ -116,7 +116,7 @@ class PlanOperator(TransitionOperator, SkipMixin):
                 reports = transitions.preview(coordinator, named)
                 idle = self.get_flat_relative_ids(upstream=False)
             else:
-                self.say(upkeep.readmit(coordinator))  # a readmission may have woken this run
+                self.say(upkeep.readmit(coordinator))  # a readmission may be the event that started this run
                 reports = transitions.plan(coordinator, named, actor_of(context))
                 tell_reports(coordinator.paths.cluster, reports)
                 idle = self._idle(coordinator, named, reports)
@@ -124,7 +124,7 @@ class PlanOperator(TransitionOperator, SkipMixin):
         told = [plain(report) for report in reports]
         if idle:
             self.log.info("nothing to do for %s", shown(sorted(idle)))
-            # Skipping ends the task by an exception, so push its result first.
+            # Skipping raises an exception that ends the task, so push the result first.
             context["ti"].xcom_push(key="return_value", value=told)
             self.skip(context["ti"], [self.dag.get_task(task_id) for task_id in sorted(idle)])
         return told
@@ -143,18 +143,18 @@ class PlanOperator(TransitionOperator, SkipMixin):
 
 
 class StartOperator(TransitionOperator):
-    """Closing → Starting, for all topics with confirmed closes."""
+    """Closing → Starting, for all topics whose closes are confirmed."""
 
     step = staticmethod(transitions.start)
 
 
 class SettleOperator(TransitionOperator):
-    """Starting → Stable, for all topics with confirmed starts."""
+    """Starting → Stable, for all topics whose starts are confirmed."""
 
     step = staticmethod(transitions.settle)
 
     def completed(self, coordinator: Coordinator, reports: Sequence[transitions.TopicReport]) -> None:
-        """Measure the pauses as soon as the first records have passed. `reconcile` completes late measurements."""
+        """Measure the pauses when the first records have passed. `reconcile` completes late measurements."""
         ended = [one.topic for one in reports if one.outcome is TopicOutcome.WRITTEN and one.after is State.STABLE]
         try:
             left = pauses.complete_within(coordinator, ended, MEASURE_S, pauses_told(coordinator.paths.cluster))
@@ -166,11 +166,11 @@ class SettleOperator(TransitionOperator):
 
 
 class ConfirmationOperator(ClusterOperator):
-    """Waits for confirmations and ends `written`, `unchanged`, `overtaken` or `stuck`. None of these is a failure.
+    """Waits for confirmations. The result is `written`, `unchanged`, `overtaken` or `stuck`, and none is a failure.
 
-    A wait in the triggerer takes 2.0 to 2.7 s even without anything to wait for (both of its loops run once a second),
-    but a hand-off takes tenths of a second. So the task waits on a worker for up to `look_s`. A longer wait continues
-    in the triggerer, without a worker.
+    A wait in the triggerer takes 2.0 to 2.7 s even with nothing to wait for, because two of Airflow's loops run once a
+    second; a hand-off takes tenths of a second. So the task waits on a worker for up to `look_s`. A longer wait
+    continues in the triggerer, without a worker.
     """
 
     kind: WaitKind
@@ -206,44 +206,45 @@ class ConfirmationOperator(ClusterOperator):
 
 
 class ConfirmClosedOperator(ConfirmationOperator):
-    """Waits until the consumers' own interfaces confirm every close."""
+    """Waits until the consumers' status interfaces confirm every close."""
 
     kind = WaitKind.CLOSED
 
 
 class ConfirmStartedOperator(ConfirmationOperator):
-    """Waits until the consumers' own interfaces confirm every start."""
+    """Waits until the consumers' status interfaces confirm every start."""
 
     kind = WaitKind.STARTED
 
 
 class ContinueOperator(ClusterOperator, TriggerRunOperator):
-    """Starts a further run for the work left over by this run, under the same rebalance id (kept in ZooKeeper).
+    """Starts a further run for the work that this run leaves over, under the same rebalance id (kept in ZooKeeper).
 
-    Work that is due now wakes the DAG as ZooKeeper's watcher does: by an event of the asset `changes`. Airflow makes
-    one run of all waiting events. The event has a digest of the work, which stops duplicates:
+    If the work is due now, an event of the asset `changes` wakes the DAG, as ZooKeeper's watcher does. Airflow makes
+    one run of all waiting events. The event has a digest of the work, which prevents duplicates:
 
-    - Another run has left the same work after this run began: the run woken by it continues, and this run ends.
-      Otherwise each change during a wait would start another chain of runs, up to the DAG's limit, and a change would
-      wait for their end.
-    - This run was woken for the same work, and leaves it although it can be written: the further run comes after a pause.
-      Otherwise a plan that ZooKeeper refuses would be retried without a pause.
+    - Another run has left the same work since this run began: the run woken by that event continues, and this run ends.
+      Otherwise each change during a wait would start another chain of runs, up to the DAG's limit, and further changes
+      would have to wait for the chains' ends.
+    - This run was woken for the same work, and leaves it although it can be written: the further run comes after a
+      pause. Otherwise a plan that ZooKeeper refuses would be retried without a pause.
 
-    Work that only waits for its time (an owner is absent) gets a triggered run at that time. The run's id names the
-    work and the time, and Airflow makes one run per id. If `MOST_LATER` runs are queued, a time after `SOON_S` is left
-    to `reconcile`. Not all further runs are triggered: when a triggered run ends, Airflow (3.3) does not check again
-    whether the DAG is below its `max_active_runs`, so events would wake no run until the DAG is parsed again.
+    If the work is due later (an owner is absent), this task triggers a run for that time. The run's id names the work
+    and the time, and Airflow makes one run per id. If `MOST_LATER` runs are queued, work that is due later than
+    `SOON_S` is left to `reconcile`. Why not trigger all further runs? When a triggered run ends, Airflow (3.3) does not
+    check whether the DAG is below its `max_active_runs` again, so events would wake no run until the DAG is parsed
+    again.
     """
 
     def __init__(self, *, changes: Asset, **kwargs: Any) -> None:
-        # An asset in the outlets would get an event with every success; an alias gets only the added events.
+        # An asset in the outlets would get an event with every success. An alias gets an event only if one is added.
         self.left_over = AssetAlias(f"{changes.name}_left_over")
         told = [self.left_over]
         super().__init__(inlets=told, outlets=told, **kwargs)
         self.changes = changes
 
     def execute(self, context: Context) -> None:
-        """Wake the DAG, trigger a run for later, or skip if nothing is left over."""
+        """Wake the DAG, trigger a run for a later time, or skip if no work is left over."""
         topics = topics_of(context)
         with self.coordinator() as coordinator:
             left = continuation(coordinator, topics)

@@ -1,7 +1,7 @@
 """Imports the modules of tasks in the processes that fork them.
 
 A task is a fork of a worker, so it does not repeat the worker's imports. A worker imports this module with the plugin
-if Airflow loads plugins at its start: `[core] lazy_load_plugins = False`. Nothing here connects or starts a thread.
+if Airflow loads plugins at its start (`[core] lazy_load_plugins = False`). No module here connects or starts a thread.
 """
 
 from importlib import import_module
@@ -11,6 +11,6 @@ _MODULES = (*(f"coordinator_plugin.{name}" for name in _TASKS), "coordinator_tas
 
 
 def preload() -> None:
-    """Import all of these modules."""
+    """Import the modules that tasks need."""
     for module in _MODULES:
         import_module(module)

@@ -1,4 +1,4 @@
-"""The question to a person about a topic that is held up or not owned, and the action after the answer."""
+"""The question to a person about a topic that is held up, not owned, flapping or disputed, and the answer."""
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -60,17 +60,17 @@ A consumer comes and goes. `history` names it: look at its log, drain it, or fre
 flaps.
 """
 CLOCKS_S = 60.0
-"""Maximum seconds by which Airflow's clock, which times an answer, may be ahead of this host's clock."""
+"""Maximum seconds by which Airflow's clock, which stamps an answer, may be ahead of this host's clock."""
 SHOWN_TOPICS = 10
 SHOWN_FINDINGS = 10
 
 
 class QuestionOperator(ClusterOperator, HITLOperator):
-    """Asks whether to wait for the run's `consumer`, which holds up the run's `topic`, or to isolate the consumer.
+    """Asks a person whether to wait for the run's `consumer`, which holds up the run's `topic`, or to isolate it.
 
-    Without a consumer there is no consumer to isolate. The question then names the topic's partitions without an owner,
-    or reports flapping; with `audit` it names the disputed partitions. The triggerer withdraws the question when the
-    topic is removed, or is neither stuck nor flapping. A dispute's question stays.
+    If the run names no consumer, the only answer is to wait. The question then names the topic's partitions without an
+    owner, or reports flapping; with `audit`, it names the disputed partitions. The triggerer withdraws a question when
+    its topic is removed, or is no longer stuck or flapping. A question about a dispute is not withdrawn.
     """
 
     operator_extra_links = (ClusterPageLink(),)
@@ -85,16 +85,16 @@ class QuestionOperator(ClusterOperator, HITLOperator):
         )
 
     def execute(self, context: Context) -> Any:
-        """Ask with the present problem. Skip if the problem has ended."""
+        """Ask about the current problem. Skip if the problem has ended."""
         params = context["params"]
         with self.coordinator() as coordinator:
             about_unowned = self._about_audit if params.get("audit") else self._about_unowned
             ask = self._about_consumer if params["consumer"] else about_unowned
             ask(coordinator, context)
         if params.get("audit"):
-            super().execute(context)  # Airflow's own wait: a single look cannot withdraw a finding of two looks
+            super().execute(context)  # not withdrawn: the audit needs two looks, and the triggerer looks once
             return
-        with suppress(*WAITING):  # Airflow's own wait does not end when the topic changes
+        with suppress(*WAITING):  # Airflow's own wait would not end when the topic changes
             super().execute(context)
         trigger = QuestionTrigger.of(self, context["ti"].id, params["topic"], params["consumer"])
         self.defer(trigger=trigger, method_name="execute_complete")
@@ -147,14 +147,14 @@ class QuestionOperator(ClusterOperator, HITLOperator):
 
 
 class ApplyAnswerOperator(ClusterOperator):
-    """Isolates the blocker or waits, by a person's answer. `question`: the id of the asking task."""
+    """Isolates the blocker, or waits, by a person's answer. `question`: id of the task that asks."""
 
     def __init__(self, *, question: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.question = question
 
     def execute(self, context: Context) -> str:
-        """Isolate in the name of the person, if the consumer still holds the topic up."""
+        """Isolate in the person's name, if the consumer still holds the topic up."""
         answer = answer_of(context, self.question)
         who = (answer.get("responded_by_user") or {}).get("name") or "nobody"
         if answer["chosen_options"] != [ISOLATE]:
@@ -175,8 +175,8 @@ class ApplyAnswerOperator(ClusterOperator):
 def answer_of(context: Context, question: str) -> Mapping[str, Any]:
     """Return the answer to the run's question.
 
-    If a person has ended the question in Airflow without an answer, skip the task. The answer comes from the question's
-    XCom. Anyone who may change the DAG's XComs can write it.
+    Skip the task if a person has marked the question as success without answering. The answer comes from the question's
+    XCom, which anyone with the right to change the DAG's XComs can write.
     """
     answer = context["ti"].xcom_pull(task_ids=question)
     if answer is None:
@@ -196,13 +196,13 @@ def _is_answer(found: object) -> bool:
 
 
 def _answered_at(answer: Mapping[str, Any]) -> float:
-    """Return the time of the answer; 0 if unknown. Earlier work belongs to an earlier answer of the same run."""
+    """Return the time of the answer; 0 if unknown. An earlier isolation belongs to an earlier answer of the run."""
     found = answer.get("responded_at")
     return found.timestamp() if isinstance(found, datetime) else 0.0
 
 
 def _held_up_now(c: Coordinator, context: Context) -> tuple[str, str, str]:
-    """Return the run's topic and consumer, and the missing confirmation. Skip if none is missing."""
+    """Return the run's topic and consumer, and the missing confirmation. Skip if no confirmation is missing."""
     topic, consumer = check_topic(context["params"]["topic"]), check_consumer(context["params"]["consumer"])
     sentence = held_up(c, [topic]).get(topic, {}).get(consumer)
     if sentence is None:
@@ -213,7 +213,7 @@ def _held_up_now(c: Coordinator, context: Context) -> tuple[str, str, str]:
 def takes(held: Mapping[str, Sequence[int]], alone: Collection[str] = ()) -> str:
     """Return, as text, the partitions that an isolation takes from a consumer.
 
-    `alone`: topics without another consumer.
+    `alone`: topics for which no other consumer can take over.
     """
     listed = [f"{named(partitions)} of {topic}" for topic, partitions in sorted(held.items())]
     more = [f"those of {len(listed) - SHOWN_TOPICS} more topics"] if len(listed) > SHOWN_TOPICS else []

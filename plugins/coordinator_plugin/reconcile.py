@@ -1,4 +1,4 @@
-"""The work of `reconcile`, every minute. Correctness relies on this work, because events may get lost."""
+"""The work of `reconcile`, every minute. Correctness relies on this work and not on events, which may get lost."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,33 +29,34 @@ from coordinator_tasks.service.watch.audit import Audit
 
 MAX_TOLD = 50
 MOST_BESIDE = 1
-"""Maximum active runs of `rebalance` with which another run is started for work that is due now.
+"""Maximum active runs of `rebalance` beside which one more run is started for work that is due now.
 
-Two runs at once have the effect of a single run. A run may stand still because its worker was killed, or its logical
-date is in the future.
+Two runs at once have the effect of one. An active run may stand still, because its worker was killed, or because its
+logical date is in the future.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class PlanToApprove:
-    """A plan that waits for a person's approval, and the id of the asking run."""
+    """A plan that waits for a person's approval, and the id of the run that asks."""
 
     topic: str
     digest: str
     run_id: str
 
     def plain(self) -> dict[str, Any]:
-        """Return the arguments of the asking run."""
+        """Return the arguments of the run that asks."""
         return {"trigger_run_id": self.run_id, "conf": {"topic": self.topic, "digest": self.digest}}
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The result: due topics, consumers to launch and their fleets, questions to people (also approvals), log lines,
-    audit.
+    """The result of a reconciliation.
 
-    `writable`: a step of some due topic can be written now. `growing`: fleets with limits of growth. `seen`: the
-    observation behind the findings.
+    `due`: topics with due work. `writable`: one of these topics has a step that can be written now. `missing`,
+    `fleets`: consumers to launch, and their fleets. `questions`, `approvals`: what to ask people. `lines`: for the log.
+    `audited`: the ownership audit. `growing`: fleets with limits of growth. `seen`: the observation behind the
+    findings.
     """
 
     due: tuple[str, ...] = ()
@@ -73,11 +74,11 @@ class Findings:
 def reconcile(c: Coordinator) -> Findings:
     """Do the upkeep, and find the due work.
 
-    An unreadable part is logged, and does not stop the others. Raises the `Unavailable` errors.
+    An unreadable part is logged, and does not stop the rest. Raises the `Unavailable` errors.
     """
     kept = upkeep.upkeep(c, transitions.topics(c), told=pauses_told(c.paths.cluster))
     lines = list(kept.lines)
-    seen = observe_cluster(c)  # after the last write of the upkeep: all further decisions rely on it
+    seen = observe_cluster(c)  # after the upkeep's last write, because all further decisions rely on this observation
     managed = seen.topics.managed
     unowned = overview.unowned_of(c, [_without(view, kept.created) for view in seen.views.values()], seen.before)
     needs = transitions.due(c, managed, seen)
@@ -95,7 +96,7 @@ def reconcile(c: Coordinator) -> Findings:
     lines.extend(f"{one.topic} flaps: {one.sentence}" for one in flapping)
     audited = audit.audit(c, always=False, seen=seen)
     lines += _told(audited)
-    found = (  # the gravest first
+    found = (  # the most severe first
         *questions_of_audit(c, audited),
         *questions_of_unowned(c, unowned),
         *questions(c, due),
@@ -116,15 +117,15 @@ def reconcile(c: Coordinator) -> Findings:
 
 
 def _without(view: TopicView, created: Mapping[str, tuple[int, ...]]) -> TopicView:
-    """Return the topic without the partitions that the upkeep has just found in Kafka. These wait for a plan first."""
+    """Return the topic without the partitions that the upkeep has just found in Kafka, since those have no plan yet."""
     fresh = set(created.get(view.topic, ()))
     return replace(view, partitions=tuple(p for p in view.partitions if p not in fresh)) if fresh else view
 
 
 def _told(audited: Audit) -> list[str]:
-    """Return the audit's findings and unreadable parts, cut.
+    """Return the first of the audit's findings and unreadable parts.
 
-    A large cluster in an upgrade has a finding for each consumer.
+    In a large cluster, an upgrade may cause a finding for each consumer.
     """
     told = [*(one.told for one in audited.findings), *audited.problems]
     more = len(told) - MAX_TOLD
@@ -159,10 +160,10 @@ def runs(
     launches: Iterable[dict[str, Any]] = (),
     under_way: Callable[[str, str], bool] = lambda _dag_id, _run_id: False,
 ) -> list[dict[str, Any]]:
-    """Return the runs to start, as trigger arguments. A run under way finds new work itself, unless it stands still.
+    """Return the runs to start, as trigger arguments. An active run finds new work itself, unless it stands still.
 
-    `dag_ids`: this cluster's DAGs by plain name. `active_rebalances` and `active_autoscales`: numbers of unfinished
-    runs. `launches`: the runs of fleets. `under_way`: whether a run of this DAG and id has not ended.
+    `dag_ids`: name → id of this cluster's DAGs. `active_rebalances`, `active_autoscales`: numbers of unfinished runs.
+    `launches`: the runs of fleets. `under_way`: returns whether a run of this DAG and id has not ended.
     """
     found: list[dict[str, Any]] = []
     if findings.due and active_rebalances <= (MOST_BESIDE if findings.writable else 0):
@@ -176,9 +177,9 @@ def runs(
 
 
 def _before(run_id: str) -> str:
-    """Return the id of the previous period's run with the same question, which may still be open.
+    """Return the id of the run with the same question in the previous period, which may still be open.
 
-    An id ends with the period's number.
+    A run's id ends with the number of its period.
     """
     same, _, period = run_id.rpartition("__")
     return f"{same}__{int(period) - 1}"

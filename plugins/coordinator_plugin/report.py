@@ -1,4 +1,4 @@
-"""The reports of an operator: log lines for the UI, and plain data for XCom."""
+"""An operator's reports as log lines for the UI, and as plain data for XCom."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -26,13 +26,13 @@ def lines(reports: "Iterable[TopicReport]") -> Iterator[str]:
 
 
 def moves(planned: Iterable[Move]) -> Iterator[str]:
-    """Yield, for each pair and kind, a text such as `3 partitions from a to b by hand-off: 1, 4, 7`."""
+    """Yield a text for each kind of move between two consumers: `3 partitions from a to b by hand-off: 1, 4, 7`."""
     for (giver, taker, kind), partitions in by_way(planned).items():
         yield f"{counted(len(partitions), 'partition')} {way(giver, taker, kind, len(partitions))}: {shown(partitions)}"
 
 
 def reasons(found: Explanation) -> Iterator[str]:
-    """Yield why partitions move or stay. Reasons with the most partitions come first."""
+    """Yield why partitions move or stay. The reasons of most partitions come first."""
     yield found.summary
     for verb, listed in (("move", found.moves), ("stay", found.stays)):
         for one in sorted(listed, key=lambda one: -len(one.partitions))[:SHOWN_REASONS]:
@@ -58,7 +58,7 @@ def plain(report: "TopicReport") -> dict[str, Any]:
 
 
 def waiting_lines(sentences: Mapping[str, str], blockers: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    """Return topic → line of a wait."""
+    """Return topic → line about the topic's wait."""
     found: dict[str, str] = {}
     for topic, sentence in sorted(sentences.items()):
         named = shown(blockers.get(topic, ()))

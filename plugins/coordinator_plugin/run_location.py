@@ -8,14 +8,14 @@ from coordinator_plugin.site_options import named, option
 from coordinator_tasks.core.errors import Refused
 
 _CONTAINER_INITS = frozenset({"dumb-init", "tini", "docker-init", "catatonit", "pause"})
-"""First processes of containers that end together with their program."""
+"""First processes of containers that end together with the program they start."""
 
 
 def let_go_problem(environ: Mapping[str, str] = os.environ, proc: Path = Path("/proc")) -> str:
-    """Return, in a sentence, why a launched child would die with Airflow; empty if the child survives.
+    """Return why a launched child would die with Airflow, as a sentence; empty if the child would survive.
 
-    If the first process of a container is Airflow, the end of the container ends all its processes. The first process
-    of Airflow's image is `dumb-init`, and its command need not name Airflow: `dumb-init -- /entrypoint celery worker`.
+    If Airflow is a container's first process, the end of Airflow ends all processes of the container. The first process
+    of Airflow's image is `dumb-init`, whose command need not name Airflow: `dumb-init -- /entrypoint celery worker`.
     Raises `Refused`.
     """
     if _is_yes("let_go", environ):
@@ -36,7 +36,7 @@ def let_go_problem(environ: Mapping[str, str] = os.environ, proc: Path = Path("/
 
 
 def launched_elsewhere(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether a launcher service starts the consumers, so that a launch task only waits. Raises `Refused`."""
+    """Return whether a launcher service starts the consumers, so that a launching task only waits. Raises `Refused`."""
     return _is_yes("launcher_service", environ)
 
 

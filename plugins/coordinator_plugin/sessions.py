@@ -1,7 +1,7 @@
-"""One coordinator per cluster and process. The triggerer runs many waits at once, for months.
+"""One coordinator per cluster and process. The triggerer runs many waits at the same time, for months.
 
-A wait borrows the cluster's coordinator and returns it. After the last return the coordinator stays open for
-`LINGER_S`, since the next wait usually follows within seconds. Then it is closed with its ZooKeeper session.
+A wait borrows the cluster's coordinator and gives it back. After the last return the coordinator stays open for
+`LINGER_S`, because the next wait usually follows within seconds. Then it is closed, with its ZooKeeper session.
 Thread-safe.
 """
 
@@ -28,9 +28,9 @@ _POOLS: dict[str, ThreadPoolExecutor] = {}
 
 
 async def in_thread(cluster: str, call: Callable[P, V], *given: P.args, **named: P.kwargs) -> V:
-    """Run `call` in a thread of this cluster, which has at most `THREADS`, like `asyncio.to_thread`.
+    """Run `call` in a thread of this cluster, like `asyncio.to_thread`. A cluster has at most `THREADS`.
 
-    During an outage of its ZooKeeper each call blocks, and Airflow has few threads for all triggers together.
+    While a cluster's ZooKeeper is down, each call blocks, and Airflow has only a few threads for all triggers.
     """
     if cluster not in _POOLS:
         _POOLS[cluster] = ThreadPoolExecutor(THREADS, thread_name_prefix=f"cluster-{cluster}")
@@ -39,17 +39,17 @@ async def in_thread(cluster: str, call: Callable[P, V], *given: P.args, **named:
 
 
 def session_key(plain: Mapping[str, Any]) -> str:
-    """Return the key of a cluster's session, which changes with the cluster's settings."""
+    """Return the key of a cluster's session. The key changes with the cluster's settings."""
     digest = hashlib.sha256(json.dumps(plain, sort_keys=True, default=str).encode()).hexdigest()
     return f"{plain['cluster']} {digest}"
 
 
 @dataclass(slots=True)
 class _Entry:
-    """A coordinator and its borrowers. A thread holds the lock `opening` while the coordinator opens, for seconds at
-    worst.
+    """A coordinator and its borrowers.
 
-    `failure`: why the coordinator did not open, for the waiting borrowers. The next borrower gets a new entry.
+    While the coordinator opens (for seconds at worst), a thread holds the lock `opening`. `failure`: why the
+    coordinator did not open, for the borrowers that wait. The next borrower gets a new entry.
     """
 
     users: int = 0
@@ -61,7 +61,7 @@ class _Entry:
 
 
 class Sessions:
-    """The open coordinators, by a key of the caller's choice."""
+    """The open coordinators, by a key that the caller chooses."""
 
     def __init__(self, linger_s: float = LINGER_S) -> None:
         self._linger_s = linger_s
@@ -72,7 +72,7 @@ class Sessions:
         return len(self._entries)
 
     def take(self, key: str, opener: Opener) -> Coordinator:
-        """Borrow the coordinator. Block while it opens. All waiting borrowers get an error of the opener."""
+        """Borrow the coordinator. Block while it opens. If opening fails, all waiting borrowers get the error."""
         with self._lock:
             entry = self._entries.setdefault(key, _Entry())
             entry.users += 1
@@ -95,7 +95,7 @@ class Sessions:
             return entry.coordinator
 
     def give_back(self, key: str) -> None:
-        """Return the coordinator. It is closed after `LINGER_S` without a borrower. Never blocks for long."""
+        """Give the coordinator back. It is closed after `LINGER_S` without a borrower. Never blocks for long."""
         with self._lock:
             entry = self._entries[key]
             entry.users -= 1
@@ -110,20 +110,20 @@ class Sessions:
             if entry.users or self._entries.get(key) is not entry:
                 return
             del self._entries[key]
-            # The timer refers to the entry. With this cycle, Kafka's clients would wait for Python's garbage
-            # collection.
+            # The timer refers to the entry. Without this line, Kafka's clients would stay open until Python collects
+            # the cycle.
             entry.closer = None
         if entry.context is not None:
             entry.context.__exit__(None, None, None)
 
     @asynccontextmanager
     async def borrow(self, cluster: str, key: str, opener: Opener) -> AsyncIterator[Coordinator]:
-        """Take and give back the coordinator in a coroutine. A thread of the cluster opens it."""
+        """Borrow the coordinator in a coroutine. A thread of the cluster opens it."""
         opening = asyncio.ensure_future(in_thread(cluster, self.take, key, opener))
         try:
             coordinator = await asyncio.shield(opening)
         except asyncio.CancelledError:
-            # The thread still opens the coordinator, so return it as well.
+            # The thread still opens the coordinator, so give it back afterwards.
             opening.add_done_callback(lambda done: self._give_back_late(key, done))
             raise
         try:

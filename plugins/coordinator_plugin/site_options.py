@@ -1,6 +1,6 @@
-"""The site's options of this Airflow: an environment variable of its services, or the section `[kafka_coordinator]`.
+"""The site's options in this Airflow, by environment variables of its services or the section `[kafka_coordinator]`.
 
-Airflow needs the options while it parses DAGs, when connections cannot be read.
+Airflow needs these options while it parses DAGs, when connections cannot be read.
 """
 
 import os
@@ -70,5 +70,5 @@ def option(name: str, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def named(name: str) -> str:
-    """Return the names of the option, for an error."""
+    """Return the names of the option, to show in an error."""
     return f"{OPTIONS[name].variable} or {name} in [{SECTION}]"

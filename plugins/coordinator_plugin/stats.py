@@ -1,8 +1,8 @@
-"""The coordinator's figures through Airflow's own metrics: StatsD, Datadog or OpenTelemetry, as the site enables.
+"""The coordinator's figures in Airflow's own metrics: StatsD, Datadog or OpenTelemetry, as enabled by the site.
 
-If the site's metrics have tags, cluster and topic are tags. Plain StatsD has no tags, so their values follow the name:
-`coordinator.topic.epoch.main.orders`, with `__` for a dot, as in Airflow, and `_` for characters that StatsD refuses.
-InfluxDB's tags of StatsD allow the same characters, and the dot.
+If the site's metrics have tags, cluster and topic are tags. Plain StatsD has no tags, so the values follow the name:
+`coordinator.topic.epoch.main.orders`. As in Airflow, `__` stands for a dot, and `_` for characters that StatsD refuses.
+InfluxDB's tags in StatsD allow the same characters, and dots too.
 """
 
 import re
@@ -47,7 +47,7 @@ def are_on() -> bool:
 
 
 def tell_reports(cluster: str, reports: Iterable[TopicReport]) -> None:
-    """Count a transition's moves by kind, and ended rebalances."""
+    """Count the moves of a transition by kind, and the rebalances that have ended."""
     for report in reports:
         if report.outcome is not TopicOutcome.WRITTEN:
             continue
@@ -60,8 +60,8 @@ def tell_reports(cluster: str, reports: Iterable[TopicReport]) -> None:
 def pauses_told(cluster: str) -> Told:
     """Return a function that sends the pauses of moves.
 
-    Timings: the total and extra pause of each moved partition, and the longest stall of kept partitions. Counter:
-    waiting records.
+    Timings: total and extra pause of each moved partition, and longest stall of kept partitions. Counter: records that
+    waited.
     """
     return partial(_tell_pauses, cluster)
 
@@ -80,8 +80,8 @@ def _tell_pauses(cluster: str, topic: str, found: Pauses) -> None:
 def tell_figures(c: Coordinator, passed_s: Callable[[], float], observed: ClusterObservation | None = None) -> None:
     """Send the cluster's figures: topics, groups, consumers, and growth. Raises the `Unavailable` kinds.
 
-    `passed_s`: seconds since the last report, called only if partitions have no owner. `observed`: an existing
-    observation; its topics count as stored, without Kafka's descriptions.
+    `passed_s`: returns the seconds since the last report; called only if a partition has no owner. `observed`: an
+    existing observation, used instead of a new one; the topics then lack Kafka's descriptions.
     """
     if not are_on():
         return
@@ -90,10 +90,10 @@ def tell_figures(c: Coordinator, passed_s: Callable[[], float], observed: Cluste
     behind, told = lags(seen), every[:MAX_TOPICS]
     since_s = passed_s() if any(one.unowned for one in told) else 0.0
     for one in told:
-        nobody_reads = one.removed and not one.owners  # a gauge that is not sent keeps its last value
+        nobody_reads = one.removed and not one.owners  # 0, because a gauge that is not sent keeps its last value
         _tell_topic(cluster, one, _NO_LAG if nobody_reads else behind.get(one.topic, TopicLag()))
         _count("unowned_partition_seconds", round(len(one.unowned) * since_s), cluster, topic=one.topic)
-    # A gauge that is not sent keeps its last value. 0 means unknown now.
+    # 0 means unknown now: a gauge that is not sent would keep its last value.
     groups = {one.group: 0 for one in told if one.group} | group_statuses(lag_moments.newest(c))
     for group, status in sorted(groups.items())[:MAX_TOPICS]:
         _gauge("group.status", status, cluster, group=group)
@@ -107,7 +107,7 @@ def tell_figures(c: Coordinator, passed_s: Callable[[], float], observed: Cluste
 
 
 def tell_audit(cluster: str, found: Audit) -> None:
-    """Send the number of an ownership audit's findings by kind, and of its unreadable parts."""
+    """Send the ownership audit's findings by kind, and the number of unreadable parts."""
     for kind, count in found.counts.items():
         _gauge("audit.findings", count, cluster, kind=kind)
     _gauge("audit.left_out", len(found.problems), cluster)
@@ -152,19 +152,19 @@ def _send(send: Callable[[str, dict[str, str]], None], name: str, cluster: str, 
     every = {"cluster": cluster, **tags}
     if not _have_tags():
         send(PREFIX + ".".join([name, *(_in_a_name(value.replace(".", "__")) for value in every.values())]), {})
-    elif conf.getboolean("metrics", "statsd_influxdb_enabled", fallback=False):  # Airflow writes them into the name
+    elif conf.getboolean("metrics", "statsd_influxdb_enabled", fallback=False):  # Airflow writes the tags into the name
         send(PREFIX + name, {tag: _in_a_name(value) for tag, value in every.items()})
     else:
         send(PREFIX + name, every)
 
 
 def _in_a_name(value: str) -> str:
-    """Return a tag as a part of a name. For some letters of a group's name, Airflow would drop the metric."""
+    """Return a tag as part of a name. Airflow would drop a metric whose name has certain letters of a group's name."""
     return _NOT_IN_A_NAME.sub("_", value)
 
 
 def _have_tags() -> bool:
-    """Return whether the tags of a metric reach the site. Airflow checks Datadog first."""
+    """Return whether a metric's tags reach the site. Datadog comes first, as in Airflow."""
     if conf.getboolean("metrics", "statsd_datadog_enabled", fallback=False):
         return conf.getboolean("metrics", "statsd_datadog_metrics_tags", fallback=True)
     if conf.getboolean("metrics", "statsd_on", fallback=False):

@@ -1,4 +1,4 @@
-"""The steps of operators and triggers, without Airflow. Each step is one call of the services."""
+"""The steps of operators and triggers, without Airflow. Each step calls the services once."""
 
 import hashlib
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from coordinator_tasks.core.ports import Watcher
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.plan import transitions
 
-IDLE_PAUSE_S = 5.0  # if the time of the next step is unknown
+IDLE_PAUSE_S = 5.0  # used if the time of the next step is unknown
 
 
 def held_up(c: Coordinator, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return waiting topics: topic → consumer → the missing confirmation."""
+    """Return topic → consumer → missing confirmation, for topics that wait."""
     found: dict[str, dict[str, str]] = {}
     for report in (transitions.await_closed(c, topics), transitions.await_started(c, topics)):
         for topic, consumers in report.blockers.items():
@@ -24,7 +24,7 @@ def held_up(c: Coordinator, topics: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def registered(c: Coordinator, consumer: str, watcher: Watcher | None = None) -> Member | None:
-    """Return the consumer's registration, or `None`. `watcher` is called once when membership changes."""
+    """Return the consumer's registration; `None` if there is none. `watcher` is called once when membership changes."""
     if watcher is not None:
         c.discovery.watch(watcher)
     return c.discovery.members().get(consumer)
@@ -34,7 +34,7 @@ def registered(c: Coordinator, consumer: str, watcher: Watcher | None = None) ->
 class LeftOver:
     """The topics that are still due, with a digest of their states and next steps.
 
-    `writable`: a step of some topic can be written. `now`: a step can be written, or a topic is moving. Otherwise
+    `writable`: some topic has a step that can be written. `now`: a step can be written, or a topic is moving. If not,
     `pause_s` is the time until the next step.
     """
 

@@ -1,6 +1,6 @@
-"""Topics that need a person: stuck, without an owner, or flapping; and the times of the questions.
+"""Topics that need a person: stuck, without an owner, flapping or disputed; and when to ask.
 
-The first question comes after `policy.stuck_after_s`. A topic flaps with `FLAPS` unrequested rebalances within
+The first question comes after `policy.stuck_after_s`. A topic flaps if it has `FLAPS` unrequested rebalances within
 `policy.flap_window_s`.
 """
 
@@ -27,17 +27,17 @@ from coordinator_tasks.service.watch.audit import Audit
 ASK_AGAIN_S = 900.0
 MAX_QUESTIONS = 20
 GRAVEST = MAX_QUESTIONS // 2
-"""Number of questions reserved for the gravest."""
+"""Number of questions that are reserved for the most severe problems."""
 FLAPS = 6
 Q = TypeVar("Q")
 
 
 @dataclass(frozen=True, slots=True)
 class StuckTopic:
-    """A topic that is not Stable for too long, and a consumer that holds it up. Without a consumer, partitions lack an
-    owner.
+    """A topic that has not been Stable for too long, and a consumer that holds it up.
 
-    `audit`: two consumers have the same partition, or a consumer commits for another's partition.
+    `consumer` is empty if partitions have no owner or the topic flaps. `audit`: two consumers have the same partition,
+    or a consumer commits for a partition of another.
     """
 
     topic: str
@@ -47,7 +47,7 @@ class StuckTopic:
     audit: bool = False
 
     def plain(self) -> dict[str, Any]:
-        """Return the arguments of the asking run. They have only names, because the run reads the facts itself."""
+        """Return the arguments of the run that asks: only names, because the run reads the facts itself."""
         about = {"audit": True} if self.audit else {}
         return {"trigger_run_id": self.run_id, "conf": {"topic": self.topic, "consumer": self.consumer, **about}}
 
@@ -63,7 +63,7 @@ def questions(c: Coordinator, due: Sequence[str]) -> Iterator[StuckTopic]:
 
 
 def questions_of_unowned(c: Coordinator, unowned: Collection[str]) -> Iterator[StuckTopic]:
-    """Yield a question for each topic that has been Stable for long and has partitions without an owner."""
+    """Yield a question for each topic that is Stable, but has had partitions without an owner for too long."""
     for topic, overdue in _overdue(c, unowned, stable=True).items():
         yield StuckTopic(topic, "", "", _run_id(topic, "", *overdue))
 
@@ -71,8 +71,8 @@ def questions_of_unowned(c: Coordinator, unowned: Collection[str]) -> Iterator[S
 def questions_of_audit(c: Coordinator, found: Audit) -> Iterator[StuckTopic]:
     """Yield a question for each topic with an alarm of the ownership audit, the worst kind first.
 
-    Partitions without an owner have separate questions. Only a new kind or culprit makes a new question: the partitions
-    and epochs of a repeating committer differ from minute to minute.
+    Partitions without an owner have questions of their own. Only a new kind of alarm or a new culprit makes a new
+    question, because the partitions and epochs of a consumer that commits repeatedly change from minute to minute.
     """
     told: dict[str, list[Finding]] = {}
     for one in sorted(disputes(found), key=lambda one: one.code):
@@ -85,7 +85,7 @@ def questions_of_audit(c: Coordinator, found: Audit) -> Iterator[StuckTopic]:
 
 
 def disputes(found: Audit) -> list[Finding]:
-    """Return the alarms about partitions that are held or committed against ZooKeeper's record."""
+    """Return the alarms about partitions whose holder or committer contradicts ZooKeeper."""
     return [one for one in found.alarms if one.code != FindingKind.NO_OWNER]
 
 
@@ -96,7 +96,7 @@ def questions_of_flapping(c: Coordinator, topics: Collection[str]) -> Iterator[S
 
 
 def in_turn(found: Sequence[Q], now: float) -> tuple[Q, ...]:
-    """Return at most `MAX_QUESTIONS`, the gravest first. The remaining places rotate, so that each question is asked."""
+    """Return at most `MAX_QUESTIONS`, the most severe first. The other places rotate, so that every question comes."""
     gravest, others = found[:GRAVEST], found[GRAVEST:]
     most = MAX_QUESTIONS - GRAVEST
     begin = int(now // ASK_AGAIN_S) * most % len(others) if len(others) > most else 0
@@ -104,9 +104,9 @@ def in_turn(found: Sequence[Q], now: float) -> tuple[Q, ...]:
 
 
 def flapping(c: Coordinator, topics: Collection[str]) -> dict[str, str]:
-    """Return flapping topic → a sentence about its last rebalances, without unreadable topics.
+    """Return flapping topic → sentence about its last rebalances. Unreadable topics are left out.
 
-    Rebalances requested by a person or a policy do not count: drains, redeployments, upgrades, planned restarts,
+    Rebalances that a person or a policy requested do not count: drains, redeployments, upgrades, planned restarts,
     growth.
     """
     since = c.clock.now() - c.policy.flap_window_s
@@ -128,7 +128,7 @@ def flapping(c: Coordinator, topics: Collection[str]) -> dict[str, str]:
 
 
 def sentences(c: Coordinator) -> Iterator[str]:
-    """Yield a line with the reason for each unreadable, stuck, flapping or disputed topic, or topic without all owners."""
+    """Yield a line, with the reason, for each topic that is unreadable, stuck, flapping, disputed or partly unowned."""
     found = overview.topics(c)
     for topic, sentence in flapping(c, [one.topic for one in found]).items():
         yield f"{topic} flaps: {sentence}"
@@ -145,8 +145,7 @@ def sentences(c: Coordinator) -> Iterator[str]:
 
 
 def still_asked(c: Coordinator, topic: str, consumer: str) -> bool:
-    """Return whether the topic is stuck. Without a consumer, return whether it flaps or has partitions without an
-    owner.
+    """Return whether the topic is still stuck. With an empty `consumer`: whether it flaps or lacks an owner.
 
     Raises `Malformed` and other errors if the topic cannot be read.
     """
@@ -156,9 +155,9 @@ def still_asked(c: Coordinator, topic: str, consumer: str) -> bool:
 
 
 def unowned_of(c: Coordinator, topic: str) -> Mapping[int, str]:
-    """Return the topic's unread partitions with reasons; empty if unmanaged.
+    """Return partition → reason for the topic's partitions that nobody reads; empty for an unmanaged topic.
 
-    Raises `Malformed` and other errors of reading.
+    Raises `Malformed` and other errors if the topic cannot be read.
     """
     try:
         store.load(c.zk, c.paths, topic)
@@ -168,7 +167,7 @@ def unowned_of(c: Coordinator, topic: str) -> Mapping[int, str]:
 
 
 def _overdue(c: Coordinator, topics: Collection[str], *, stable: bool = False) -> dict[str, tuple[str, float]]:
-    """Return `_stuck_since` of the stuck topics, without unreadable topics."""
+    """Return topic → result of `_stuck_since` for topics that are stuck, without unreadable topics."""
     found: dict[str, tuple[str, float]] = {}
     for topic in filter(is_topic, topics):
         with suppress(*UNREADABLE):
@@ -178,7 +177,7 @@ def _overdue(c: Coordinator, topics: Collection[str], *, stable: bool = False) -
 
 
 def _stuck_since(c: Coordinator, topic: str, *, stable: bool = False) -> tuple[str, float] | None:
-    """Return rebalance id and seconds overdue of a stuck topic, or of a `stable` unowned topic; otherwise `None`."""
+    """Return rebalance id and seconds overdue of a topic not Stable (`stable`: Stable) for too long; else `None`."""
     path = c.paths.state(topic)
     node = c.zk.find(path)
     state = codec.decode_state(path, node.data) if node is not None else None
@@ -192,7 +191,7 @@ def _stuck_since(c: Coordinator, topic: str, *, stable: bool = False) -> tuple[s
 def _run_id(topic: str, consumer: str, rebalance: str, overdue_s: float) -> str:
     """Return the id of a question's run.
 
-    The id stays the same for `ASK_AGAIN_S`, so the question comes once in this time.
+    The id is the same for `ASK_AGAIN_S`, so the question comes once in this time.
     """
     digest = hashlib.sha256(f"{topic} {consumer} {rebalance}".encode()).hexdigest()[:8]
     return f"stuck__{topic[:60]}__{consumer}__{digest}__{int(overdue_s // ASK_AGAIN_S)}"

@@ -1,7 +1,7 @@
-"""Waits in the triggerer. They ask the consumers' interfaces, wake on ZooKeeper's watches, and end their task.
+"""Waits in the triggerer. A wait asks the consumers' interfaces, wakes on ZooKeeper's watches, and ends its task.
 
 A task that ends here needs no worker to resume. The triggerer runs one event loop for all triggers. So blocking calls
-run in a thread, and ZooKeeper's threads reach the loop by `call_soon_threadsafe`.
+run in threads, and ZooKeeper's threads reach the loop through `call_soon_threadsafe`.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 class Wake:
     """An event of this loop that other threads may set.
 
-    All watches share a single watcher, so that watches do not pile up.
+    All watches share one watcher, so that the number of watches does not grow.
     """
 
     def __init__(self) -> None:
@@ -44,12 +44,12 @@ class Wake:
         self._event = asyncio.Event()
 
     def from_thread(self) -> None:
-        """Wake the loop, as the watcher. Never blocks, and does nothing after the end of the loop."""
+        """Wake the loop; this method is the watcher. Never blocks, and does nothing after the loop has ended."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._event.set)
 
     async def wait(self, limit_s: float) -> bool:
-        """Wait at most `limit_s`. Return whether woken."""
+        """Wait at most `limit_s`. Return whether another thread has set the event."""
         try:
             return await asyncio.wait_for(self._event.wait(), limit_s)
         except TimeoutError:
@@ -59,7 +59,7 @@ class Wake:
 
 
 async def borrowed(cluster: str) -> AbstractAsyncContextManager[Coordinator]:
-    """Return this process's coordinator of the cluster, with the present connections."""
+    """Return this process's coordinator of the cluster, with the current connections."""
     plain = await asyncio.to_thread(lambda: CoordinatorHook(cluster).plain_settings())
     return SHARED.borrow(cluster, session_key(plain), lambda: _open(plain))
 
@@ -72,7 +72,8 @@ def _open(plain: dict[str, Any]) -> Any:
 
 
 class ZooKeeperTrigger(BaseTrigger):
-    """A wait with the cluster's coordinator. The trigger borrows it again if ZooKeeper or the registry does not answer.
+    """A wait that uses the cluster's coordinator. If ZooKeeper or the registry does not answer, the wait borrows it
+    again.
 
     `arguments` names the fields that Airflow stores.
     """
@@ -88,7 +89,7 @@ class ZooKeeperTrigger(BaseTrigger):
         return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in self.arguments}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """End the task with the result of `watch`, or as failed if a person has to change something first."""
+        """End the task with the result of `watch`; as failed if a person has to change something first."""
         wake = Wake()
         while True:
             try:
@@ -108,7 +109,7 @@ class ZooKeeperTrigger(BaseTrigger):
 
     @abstractmethod
     async def watch(self, coordinator: Coordinator, wake: Wake) -> TriggerEvent:
-        """Wait. The event ends the task. Raises the coordinator's errors."""
+        """Wait, and return the event that ends the task. Raises the coordinator's errors."""
 
     @abstractmethod
     def given_up(self, problem: str) -> TriggerEvent | None:
@@ -116,9 +117,9 @@ class ZooKeeperTrigger(BaseTrigger):
 
 
 class ConfirmationTrigger(ZooKeeperTrigger):
-    """Waits until the consumers have confirmed, at most `limit_s`. `topics`: a JSON list; empty means all.
+    """Waits at most `limit_s` until the consumers have confirmed. `topics`: a JSON list; empty means all.
 
-    The task succeeds with any outcome. It fails only if the coordinator cannot ask.
+    The task succeeds with any outcome. It fails only if the coordinator cannot ask the consumers.
     """
 
     arguments = ("cluster", "kind", "topics", "limit_s", "patience_s")
@@ -148,10 +149,10 @@ class ConfirmationTrigger(ZooKeeperTrigger):
 
 
 class RegistrationTrigger(ZooKeeperTrigger):
-    """Waits until a launched consumer has registered. `folder`: its run folder; empty if it is not on this host.
+    """Waits until a launched consumer has registered. `folder`: the run folder; empty if it is on another host.
 
     The deadline (seconds since 1970) survives a restart of the triggerer. A failure shows the end of the driver's log.
-    An end before `began_at` belongs to an earlier start.
+    An end of the consumer before `began_at` belongs to an earlier start.
     """
 
     arguments = ("cluster", "consumer", "folder", "limit_s", "deadline_at", "began_at")
@@ -204,9 +205,9 @@ class RegistrationTrigger(ZooKeeperTrigger):
 class QuestionTrigger(HITLTrigger):
     """Waits for a person's answer about a topic.
 
-    Answers with the default at the time-out, or when the problem has ended. `digest`: the plan to approve; empty if the
-    topic is stuck, or has partitions without an owner. The first look comes after `poke_interval`: Airflow fails a task
-    that resumes before the scheduler has noted the wait (apache/airflow#72716), and the retry would ask again.
+    At the time-out, or when the problem has ended, the default answer is given. `digest`: the plan to approve; empty
+    for a question about a topic. The first look comes after `poke_interval`: Airflow fails a task that resumes before
+    the scheduler has noted the wait (apache/airflow#72716), and the retry would ask again.
     """
 
     def __init__(self, *, cluster: str, topic: str, consumer: str, digest: str = "", **kwargs: Any) -> None:
@@ -218,7 +219,7 @@ class QuestionTrigger(HITLTrigger):
 
     @classmethod
     def of(cls, asks: Any, ti_id: Any, topic: str, consumer: str = "", digest: str = "") -> "QuestionTrigger":
-        """Return the wait for the answer to an operator's question, until its `response_timeout`."""
+        """Return the wait for the answer to an operator's question. It ends with the operator's `response_timeout`."""
         return cls(
             cluster=asks.cluster,
             topic=topic,
@@ -252,9 +253,9 @@ class QuestionTrigger(HITLTrigger):
         return self.timeout_datetime is not None and self.timeout_datetime < datetime.now(UTC)
 
     async def _withdrawn(self) -> bool:
-        """Return whether to withdraw the question. An unreadable topic keeps the question.
+        """Return whether to withdraw the question. The question stays if its topic cannot be read.
 
-        Borrows the coordinator at each check, because answers work without ZooKeeper.
+        Borrows the coordinator at each check, so that a question can be answered without ZooKeeper.
         """
         try:
             async with await borrowed(self.cluster) as coordinator:

@@ -34,18 +34,18 @@ from coordinator_tasks.service.nodes import fleet
 from coordinator_tasks.service.plan import pauses, transitions
 
 LAUNCH = "launch"
-"""The launching task of `consumers`."""
+"""Name of the task in `consumers` that launches."""
 LOOK_S = 10.0
 TURN_S = 60.0
 MOST_S = 300.0
 FOLLOW_S = 30 * 86_400.0
-"""Seconds that a run follows its own operation. `reconcile` continues the operation anyway."""
+"""Seconds for which a run follows its operation. `reconcile` continues the operation in any case."""
 MOST_LAUNCHES = 1_000
-"""Maximum launches of a run. Airflow fails to map a task over more than 1,024 (`[core] max_map_length`)."""
+"""Maximum launches per run. Airflow cannot map a task over more than 1,024 (`[core] max_map_length`)."""
 
 
 class ReconcileOperator(ClusterOperator):
-    """Does the upkeep and returns the runs to start. `dag_ids`: this cluster's DAGs, by their plain names."""
+    """Does the upkeep and returns the runs to start. `dag_ids`: name → id of this cluster's DAGs."""
 
     def __init__(self, *, dag_ids: Mapping[str, str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -57,7 +57,7 @@ class ReconcileOperator(ClusterOperator):
             findings = reconcile(coordinator)
             try:
                 tell_figures(coordinator, partial(passed_s, context), findings.seen)
-            except NoAccess as error:  # the runs matter more than the figures
+            except NoAccess as error:  # the runs to start matter more than the figures
                 findings.lines.append(f"the figures are not sent: {error}")
             tell_audit(coordinator.paths.cluster, findings.audited)
             self.say(findings.lines or ["everything is as it should be"])
@@ -81,11 +81,11 @@ class ReconcileOperator(ClusterOperator):
         )
 
     def _paused(self, ti: RuntimeTaskInstanceProtocol, names: Iterable[str]) -> Iterator[str]:
-        """Yield a line for each DAG that a person has paused, or that Airflow does not have."""
+        """Yield a line for each of these DAGs that a person has paused, or that Airflow does not know."""
         for dag_id in (self.dag_ids[name] for name in names if CAN_RUN_LATER):
             try:
                 paused = ti.get_dag(dag_id).is_paused
-            except AirflowRuntimeError as error:  # the other DAGs' work is still done
+            except AirflowRuntimeError as error:  # other DAGs' work continues
                 yield f"Airflow says nothing about {dag_id}, so its part of this may not be done: see that this DAG is there ({error})"
             else:
                 if paused:
@@ -93,9 +93,9 @@ class ReconcileOperator(ClusterOperator):
 
 
 def active_runs(ti: RuntimeTaskInstanceProtocol, dag_id: str, *, now: bool) -> int:
-    """Return the number of active runs. If work is due `now`, runs queued for a later time do not count.
+    """Return the number of active runs. With `now`, runs that are queued for a later time do not count.
 
-    Airflow does not tell the time of a queued run. In a DAG that is not paused, all other runs begin at once.
+    Airflow does not tell for which time a run is queued. In an unpaused DAG all other runs begin at once.
     """
     running, queued = (ti.get_dr_count(dag_id, states=[state]) for state in ("running", "queued"))
     if queued and now and CAN_RUN_LATER and not ti.get_dag(dag_id).is_paused:
@@ -104,7 +104,7 @@ def active_runs(ti: RuntimeTaskInstanceProtocol, dag_id: str, *, now: bool) -> i
 
 
 def waiting_launches(ti: RuntimeTaskInstanceProtocol, dag_id: str) -> Iterator[str]:
-    """Yield a line if Airflow starts no launch of the active runs. A task with a missing pool waits silently."""
+    """Yield a line if Airflow starts no launch in the active runs. A task whose pool is missing waits silently."""
     waiting, begun = (
         ti.get_ti_count(dag_id, task_ids=[LAUNCH], states=states)
         for states in (["scheduled"], ["queued", "running", "deferred"])
@@ -118,24 +118,23 @@ def waiting_launches(ti: RuntimeTaskInstanceProtocol, dag_id: str) -> Iterator[s
 
 
 def passed_s(context: Context) -> float:
-    """Return the seconds from the begin of the last successful run to the begin of this run, so that nothing is counted
-    twice.
+    """Return the seconds from the begin of the last successful run to the begin of this run. No time counts twice.
 
-    At most `MOST_S`, because an unobserved time is unknown. 0 for a run outside of the schedule, by hand without a
-    logical date or by a backfill: the next scheduled run counts its time.
+    At most `MOST_S`, because a longer time without observation is unknown. 0 for a run outside of the schedule (by hand
+    without a logical date, or a backfill), whose time counts in the next scheduled run.
     """
     run = context["dag_run"]
     if run.logical_date is None or run.run_type == "backfill":
         return 0.0
     began_at = run.start_date
-    before = context.get("prev_start_date_success")  # this proxy asks Airflow now
+    before = context.get("prev_start_date_success")  # reading this value asks Airflow
     if not before or began_at is None:
         return TURN_S
     return min(max(0.0, began_at.timestamp() - before.timestamp()), MOST_S)
 
 
 class AutoscaleOperator(ClusterOperator):
-    """Looks at the fleets with limits of growth, and reports or applies their policy's decision."""
+    """Looks at the fleets with limits of growth, and reports or applies the decision of each fleet's policy."""
 
     def execute(self, context: Context) -> list[str]:
         """Look at each fleet once. The lines go to the log."""
@@ -149,14 +148,11 @@ class AutoscaleOperator(ClusterOperator):
 class MissingConsumersOperator(ClusterOperator):
     """Launches missing consumers of the run's fleet, at most `MOST_LAUNCHES`. Each launch reads the fleet itself.
 
-    The choice is random, so that consumers with failing launches do not block the others.
+    The consumers are chosen at random, so that failing launches do not block the others.
     """
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Return the arguments of each launch.
-
-        Return none in a run without a fleet, or while an earlier run of the same fleet is active.
-        """
+        """Return the arguments of each launch; none if the run names no fleet, or an earlier run is active."""
         problems: list[str] = []
         app = context["params"].get("app")
         if not app:
@@ -182,7 +178,7 @@ def given_of(context: Context) -> dict[str, Any]:
 
 @contextmanager
 def opened(given: Mapping[str, Any]) -> Iterator[Coordinator]:
-    """Yield the coordinator of an action's run. Log lines name its cluster, and the action's topic if any."""
+    """Yield the coordinator for an action's run. Log lines name its cluster, and the action's topic if any."""
     topic = {"topic": given["topic"]} if given.get("topic") else {}
     cluster = CoordinatorHook(given.get("cluster", "")).open()
     with one_line_errors(), cluster as coordinator, about(cluster=coordinator.paths.cluster, **topic):
@@ -199,7 +195,7 @@ class ActionOperator(UntemplatedOperator):
         self.action = action
 
     def execute(self, context: Context) -> list[str]:
-        """Run the action. A dry run logs the effect, and its task ends as skipped."""
+        """Run the action. A dry run logs what the action would do, and its task ends as skipped."""
         given, action = given_of(context), ACTIONS[self.action]
         dry_run = bool(given.get("dry_run", not action.reads))
         with opened(given) as coordinator:
@@ -212,9 +208,9 @@ class ActionOperator(UntemplatedOperator):
 
 
 class WatchSensor(UntemplatedOperator, BaseSensorOperator):
-    """Repeats and logs an action's `watch` until finished. Between two looks the task has no worker.
+    """Repeats an action's `watch`, and logs the result, until it is finished. Between two looks no worker is used.
 
-    Each look first measures the cost of the last moves, because the next moves would hide it.
+    Each look first measures the cost of the last moves, before the next moves hide it.
     """
 
     def __init__(self, *, action: str, **kwargs: Any) -> None:
@@ -222,7 +218,7 @@ class WatchSensor(UntemplatedOperator, BaseSensorOperator):
         self.action = action
 
     def execute(self, context: Context) -> Any:
-        """Look once. Airflow's own wait brings the next look. After the time-out, tell the next steps."""
+        """Look once. Airflow brings the next look. After the time-out, the log tells the next steps."""
         try:
             return super().execute(context)
         except AirflowSensorTimeout:
@@ -232,9 +228,9 @@ class WatchSensor(UntemplatedOperator, BaseSensorOperator):
             ) from None
 
     def poke(self, context: Context) -> bool:
-        """Look once. Passing errors lead to another look.
+        """Look once. After an error that may pass, the next look follows.
 
-        Raises errors that end the task, because a refused action is not watched.
+        Raises other errors, which end the task: a refused action is not watched.
         """
         given, watch = given_of(context), ACTIONS[self.action].watch
         if watch is None:

@@ -1,11 +1,11 @@
 """Wakes DAGs when ZooKeeper changes: an asset watcher's trigger.
 
-The trigger compares ZooKeeper with its last view, kept in the asset's state store. So the next start finds a change
-that came while no triggerer ran. Watches wake the trigger, and it also reads every few seconds. An event names the
-change, not the action. The woken run reads ZooKeeper itself.
+The trigger compares ZooKeeper with its last view, which is stored in the asset's state store. So a change while no
+triggerer runs is found at the next start. The trigger reads when a watch fires, and every few seconds. An event names
+the change but not the action, because the woken run reads ZooKeeper itself.
 
-Between its reads the trigger tries a connection to each consumer, to note a dead consumer's refusals before its session
-expires.
+Between reads, the trigger tries a connection to each consumer. So a dead consumer's refusals are noted before its
+session expires.
 """
 
 import asyncio
@@ -26,17 +26,17 @@ from coordinator_tasks.service.nodes import refused_connections
 
 LOOK_S = 5.0
 NOTE_S = 1.0
-# Connections to the consumers take at most a fifth of the time.
+# Pause per time spent connecting: connections take at most a fifth of the time.
 REST = 4
 COALESCE_S = 0.15
-# The triggerer stores an event up to a second after it fired. Only then does the change count as seen.
+# Seconds until a change counts as seen. The triggerer may store its event up to a second after firing.
 STORED_AFTER_S = 3.0
 KEY = "seen"
 log = logging.getLogger(__name__)
 
 
 class ZooKeeperChangesTrigger(BaseEventTrigger):
-    """Fires when a node of `scope` has changed in this cluster. Waits and reconnects while ZooKeeper is away."""
+    """Fires when a node of `scope` has changed in this cluster. While ZooKeeper is down, waits and connects again."""
 
     def __init__(self, cluster: str, scope: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -52,7 +52,7 @@ class ZooKeeperChangesTrigger(BaseEventTrigger):
         return "coordinator_plugin.watcher.ZooKeeperChangesTrigger", {"cluster": self.cluster, "scope": self.scope}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield an event for the changes of each `COALESCE_S`, and at once for a lost consumer. Never ends by itself."""
+        """Yield an event for the changes of each `COALESCE_S`; at once for a lost consumer. Never ends by itself."""
         self._seen = await self._load()
         wake, problem = Wake(), ""
         while True:
@@ -92,7 +92,7 @@ class ZooKeeperChangesTrigger(BaseEventTrigger):
         )
 
     async def _rest(self, coordinator: Coordinator, wake: Wake) -> None:
-        """Wait for the next look. Fast changes bring looks, but no more connections."""
+        """Wait for the next look. Fast changes bring more looks, but no more connections."""
         until_s = time.monotonic() + (LOOK_S if self._unstored_since_s is None else STORED_AFTER_S)
         members: Mapping[str, Member] = {}
         while (left_s := until_s - time.monotonic()) > 0:
@@ -125,6 +125,6 @@ class ZooKeeperChangesTrigger(BaseEventTrigger):
     def _state_store(self) -> Any:
         """Return the state store.
 
-        Airflow 3.2 has none. There each start of a triggerer wakes the DAGs, and their runs find no work.
+        Airflow 3.2 has no state store. So each start of a triggerer wakes the DAGs, whose runs then find no work.
         """
         return getattr(self, "asset_state_store", None)
