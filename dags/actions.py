@@ -1,4 +1,4 @@
-"""The forms of an operator: for topics, for consumers, and for single partitions and their offsets."""
+"""The forms for people: for topics, for consumers, and for single partitions and their offsets."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,16 +13,16 @@ from coordinator_tasks.service.actions.declarations import ACTIONS
 
 MAX_RUNS = 4
 MAX_FOLLOWING = 50
-"""Parallel runs of an action that lasts hours: the action on another fleet, and the way back, wait for no run."""
+"""Parallel runs. An action may take hours, and the action on another fleet, or the way back, must not wait for it."""
 
 
 def fields(action: Action) -> Mapping[str, Param]:
-    """The action's own fields, by name."""
+    """Return the action's own fields by name."""
     return {one.name: Param(**optional(one.form)) for one in action.parameters if one.form is not None}
 
 
 def optional(form: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the field for Airflow's own form, where only a nullable text may be left empty."""
+    """Return the field for Airflow's own form, where a text may be left empty only if nullable."""
     return {**form, "type": ["null", "string"]} if form["type"] == "string" and form.get("default") == "" else form
 
 

@@ -1,4 +1,4 @@
-"""Asks a person for the approval of a plan above the site's budget."""
+"""Asks a person to approve a plan that exceeds the site's budget."""
 
 from airflow.sdk import DAG
 from coordinator_plugin.approval import PlanApprovalOperator

@@ -1,4 +1,4 @@
-"""Fleets with limits of growth grow and shrink by measured load, or only report the decision. `reconcile` starts the runs."""
+"""Grows and shrinks fleets by measured load, or only reports the decision. `reconcile` starts the runs."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Brings the fleets to the desired state: launches every missing consumer."""
+"""Brings the fleets to their desired state, by launching every missing consumer."""
 
 from airflow.sdk import DAG
 from coordinator_plugin.base_operators import TriggerRunOperator

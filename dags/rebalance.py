@@ -31,9 +31,9 @@ transaction per topic, and reports per topic in its log. Every task may run agai
 Changes in ZooKeeper, `reconcile` or a person start it; two runs at once have one effect.
 """
 MAX_RUNS = 4
-"""Airflow combines the events of further changes in the next run."""
+"""Maximum parallel runs. Airflow combines the events of further changes in the next run."""
 LIMIT = timedelta(minutes=30)
-"""Time limit of a run: two endless runs, such as runs with a logical date in the future, would block `reconcile`."""
+"""Time limit of a run. Two endless runs, such as runs with a logical date in the future, would block `reconcile`."""
 
 
 def build(cluster: Cluster) -> DAG:

@@ -1,4 +1,4 @@
-"""Every minute: finds changes without an event, and starts the necessary runs."""
+"""Every minute: finds changes for which no event came, and starts the necessary runs."""
 
 from datetime import timedelta
 
@@ -25,7 +25,7 @@ def build(cluster: Cluster) -> DAG:
         look = ReconcileOperator(
             task_id="look", cluster=cluster.name, dag_ids={name: cluster.dag_id(name) for name in WAKES}
         )
-        # Airflow's database has 250 characters for the name.
+        # Airflow's database allows 250 characters for the name.
         label = "{{ (task.trigger_dag_id ~ ' ' ~ task.conf.get('topic', ''))[:250] }}"
         TriggerRunOperator.partial(task_id="wake", map_index_template=label).expand_kwargs(look.output)
     return dag

@@ -1,4 +1,4 @@
-"""Asks a person about a topic that does not become Stable, and names the blocking consumer."""
+"""Asks a person about a topic that is not Stable for too long, and names the consumer that blocks it."""
 
 from airflow.sdk import DAG
 from coordinator_plugin.clusters import Cluster, clusters

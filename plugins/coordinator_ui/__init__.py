@@ -1,4 +1,4 @@
-"""The coordinator's pages inside Airflow's UI: topics, consumers, and the moves with givers, takers, reasons and times.
+"""The coordinator's pages in Airflow's UI: topics, consumers, and moves with givers, takers, reasons and times.
 
-Pages only read. The API server builds `routes`; Airflow's other processes load only `registration`.
+The pages only read. The API server builds `routes`; Airflow's other processes load only `registration`.
 """

@@ -1,7 +1,7 @@
 # No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the dependencies.
-"""Access to the pages. A user who may read the runs of a cluster's `rebalance` DAG may read the cluster's pages.
+"""Access to the pages. Whoever may read the runs of a cluster's `rebalance` DAG may read the cluster's pages.
 
-`Access` gives every route a readable cluster. `named_cluster` precedes every route.
+`Access` gives every route a readable cluster. `named_cluster` runs before every route.
 """
 
 from collections.abc import Callable
@@ -20,8 +20,7 @@ from coordinator_tasks.service.actions.declarations import ACTIONS
 
 REBALANCE = "rebalance"
 ReadableCluster = NewType("ReadableCluster", str)
-"""The name of a cluster that the request's user may read. Only `Access` makes such names, and `Reader` takes no others.
-"""
+"""The name of a cluster that the request's user may read. Only `Access` makes them, and `Reader` takes no others."""
 
 
 class NotReadable(HTTPException):
@@ -34,12 +33,12 @@ class NotReadable(HTTPException):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The readable clusters of a user. `check`: Airflow's check of a DAG's runs, which raises Airflow's refusal."""
+    """The clusters that a user may read. `check`: Airflow's check for a DAG's runs, which raises Airflow's refusal."""
 
     check: Callable[[str], None]
 
     def cluster(self, name: str = "") -> ReadableCluster:
-        """Return the cluster of this name, or the site's default if empty. Raises 403, and 404 for an unknown name."""
+        """Return the cluster of this name; the site's default if empty. Raises 403, and 404 for an unknown name."""
         found = next((one for one in clusters() if name in ("", one.name)), None)
         if found is None:
             known = ", ".join(self.all())
@@ -51,7 +50,7 @@ class Access:
         return ReadableCluster(found.name)
 
     def all(self) -> tuple[ReadableCluster, ...]:
-        """Return the readable clusters of the user. Raises 403 if there are none."""
+        """Return the clusters that the user may read. Raises 403 if there are none."""
         every = clusters()
         found = tuple(ReadableCluster(one.name) for one in every if self._may_read(one))
         if not found:
@@ -69,7 +68,7 @@ class Access:
 
 
 def access_of(request: Request, user: GetUserDep) -> Access:
-    """Return the access of the request's user. Answers 401 without a valid session of Airflow."""
+    """Return the access of the request's user. Answers 401 without a valid session in Airflow."""
 
     def check(dag_id: str) -> None:
         requires_access_dag("GET", DagAccessEntity.RUN, dag_id)(request, user)
@@ -81,7 +80,7 @@ UserAccess = Annotated[Access, Depends(access_of)]
 
 
 def named_cluster(request: Request, access: UserAccess) -> ReadableCluster | None:
-    """Return the cluster in the address's path or query; `None` if absent. Precedes every route.
+    """Return the cluster in the address's path or query; `None` if none is named. Runs before every route.
 
     Answers 403 or 404 unless the user may read every named cluster, and the runs of the DAG in the path.
     """
@@ -96,7 +95,7 @@ def named_cluster(request: Request, access: UserAccess) -> ReadableCluster | Non
 
 
 def readable_clusters(access: UserAccess) -> tuple[ReadableCluster, ...]:
-    """Return the readable clusters of the user. Answers 403 if there are none."""
+    """Return the clusters that the user may read. Answers 403 if there are none."""
     return access.all()
 
 
@@ -105,7 +104,7 @@ Readable = Annotated[tuple[ReadableCluster, ...], Depends(readable_clusters)]
 
 
 def of_cluster(named: Named, access: UserAccess) -> ReadableCluster:
-    """Return the cluster of a page: named in the address, or the first readable cluster."""
+    """Return the cluster of a page: the cluster in the address, or the first that the user may read."""
     return named or access.all()[0]
 
 
@@ -118,10 +117,10 @@ def rebalance_dag(cluster: ReadableCluster) -> str:
 
 
 def action_of_dag(dag_id: str) -> str | None:
-    """Return the action whose form this DAG is."""
+    """Return the action whose form is this DAG; `None` for any other DAG."""
     return next((name for name, one in ACTIONS.items() if one.form and named_here(name) == dag_id), None)
 
 
 def cluster_of_dag(dag_id: str) -> str:
-    """Return the cluster whose `rebalance` DAG this is; empty for any other DAG."""
+    """Return the cluster whose `rebalance` DAG has this id; empty for any other DAG."""
     return next((one.name for one in clusters() if one.dag_id(REBALANCE) == dag_id), "")

@@ -1,4 +1,4 @@
-"""The names of the pages. Every Airflow process imports this."""
+"""The names of the pages. Every process of Airflow imports this module."""
 
 NAMES = {
     "topics": "Topics",
@@ -9,4 +9,4 @@ NAMES = {
     "letters": "Dead letters",
     "run": "Moved partitions",
 }
-"""Template → the name of its page: in Airflow's menu, in links, as its heading and its title."""
+"""Template → name of the page: in Airflow's menu, in links, and as heading and title of the page."""

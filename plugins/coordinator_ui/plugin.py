@@ -1,4 +1,4 @@
-"""The plugin of the pages for Airflow; the DAGs use the classes of `coordinator_plugin` directly."""
+"""Airflow's plugin for the pages. DAGs use the classes of `coordinator_plugin` directly."""
 
 from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
@@ -11,7 +11,7 @@ if not conf.getboolean("core", "lazy_load_plugins"):
 
 
 class CoordinatorPlugin(AirflowPlugin):
-    """Found by the entry point of the installed package, or by `plugins/coordinator.py` in a plugins folder."""
+    """The plugin. Airflow finds it by the package's entry point, or by `plugins/coordinator.py` in a plugins folder."""
 
     name = "coordinator"
     fastapi_apps = FASTAPI_APPS

@@ -1,4 +1,4 @@
-"""Describes the pages to Airflow. Every Airflow process imports this module, so it imports almost nothing."""
+"""Describes the pages to Airflow. Every process of Airflow imports this module, so it imports almost nothing."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
@@ -14,7 +14,7 @@ _Send: TypeAlias = Callable[[_Message], Awaitable[None]]
 
 
 class LazyPages:
-    """The ASGI application, made at the first request, because workers and parsers load plugins too and serve no page."""
+    """The ASGI application, made at the first request: workers and parsers load plugins too, and serve no page."""
 
     def __init__(self) -> None:
         self._app: Callable[[_Message, _Receive, _Send], Awaitable[None]] | None = None
@@ -28,9 +28,9 @@ class LazyPages:
 
 
 def _icon(colour: str) -> str:
-    """Return two arrows in opposite directions.
+    """Return an icon of two arrows in opposite directions.
 
-    Airflow shows an icon unchanged, also on the dark field of the open page.
+    Airflow shows an icon unchanged, even on the dark menu entry of the open page.
     """
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" fill="none" stroke="{colour}" stroke-width="2.2" '
@@ -96,4 +96,4 @@ EXTERNAL_VIEWS: list[dict[str, Any]] = [
 REACT_APPS: list[dict[str, Any]] = [
     {"name": "Coordinator", "bundle_url": f"{pages_address()}/tile.js", "destination": "dashboard"},
 ]
-"""The tile of the dashboard. Airflow takes only a React component for a tile."""
+"""The tile on the dashboard. For a tile, Airflow takes only a React component."""

@@ -1,4 +1,4 @@
-"""The ownership audit for the pages. Simultaneous viewers share an audit, and no thread waits between its two looks."""
+"""The ownership audit for the pages. Simultaneous viewers share one, and no thread waits between its two looks."""
 
 import asyncio
 import time
@@ -19,10 +19,10 @@ BETWEEN_S = service.BETWEEN_S
 FRESH_S = 15.0
 """Seconds for which an audit is kept.
 
-An audit asks every consumer and every group, so an open page makes no new audit earlier.
+An audit asks every consumer and every group, so an open page starts no new audit before this time is over.
 """
 MOST_ROWS = 500
-"""Maximum shown findings and committers. The rest is counted."""
+"""Maximum findings and committers to show. The others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Audited:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Return the first findings; the worst kind comes first."""
+        """Return the first findings. The worst kind comes first."""
         return self.audit.findings[:MOST_ROWS]
 
     @property
@@ -44,24 +44,24 @@ class Audited:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Return the first unreadable parts."""
+        """Return the first of the parts that cannot be read."""
         return first(self.audit.problems)
 
     @property
     def left_out(self) -> dict[str, int]:
-        """Return how many rows are left out."""
+        """Return how many rows of each kind are left out."""
         both = {"findings": self.audit.findings, "committers": self.audit.committers}
         return {name: max(0, len(rows) - MOST_ROWS) for name, rows in both.items()}
 
 
 async def audited(request: Request, cluster: ReadableCluster, topic: str) -> Audited:
-    """Return the audit of a cluster, or of a topic. Raises the `Unavailable` kinds."""
+    """Return the audit of a cluster; of one topic if named. Raises the `Unavailable` kinds."""
     state = request.app.state
 
     def read(c: Coordinator) -> AuditLook:
         try:
             return service.look(c, [topic] if topic else ())
-        except NodeMissing:  # the cluster was never used
+        except NodeMissing:  # the cluster has never been used
             return AuditLook()
 
     async def make() -> Audited:

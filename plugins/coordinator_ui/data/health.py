@@ -1,4 +1,4 @@
-"""A cluster in some lines, for the live page's head, the tile and the page of a run. Pure."""
+"""A cluster's condition in a few lines, for the head of the live page, the tile, and the page of a run. Pure."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -19,25 +19,25 @@ MOST_TOLD = 300
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A sentence without its full stop. `bad`: a person is needed."""
+    """A sentence without its full stop. `bad`: a person has to act."""
 
     text: str
     bad: bool = False
 
 
 def health(seen: Now) -> tuple[Line, ...]:
-    """Return lines about topics, consumers and lag. A hand-off within its usual time counts as healthy."""
+    """Return lines about topics, consumers and lag. A hand-off that takes no longer than usual counts as healthy."""
     problem = (Line(seen.problem, bad=True),) if seen.problem else ()
     return (*problem, *_topics(seen), *_consumers(seen), *_lag(seen))
 
 
 def rows(seen: Now) -> list[dict[str, Any]]:
-    """Return the lines for programs."""
+    """Return the lines as data for programs."""
     return [{"says": one.text, "bad": one.bad} for one in health(seen)]
 
 
 def _needs(one: TopicSummary) -> bool:
-    """Return whether a topic needs a person, or its first plan."""
+    """Return whether a person has to act for a topic, or the topic waits for its first plan."""
     return bool(one.problem or one.unowned or one.late) or (one.state is State.INITIAL and not one.removed)
 
 

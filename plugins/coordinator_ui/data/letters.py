@@ -1,6 +1,7 @@
-"""The dead letters of a cluster, in the databases that the settings of this host name.
+"""The dead letters of a cluster, in the databases that this host's settings name.
 
-The records come from any producer, and the rows from any program: all texts are bounded here, and escaped by the templates.
+Records come from any producer, and rows from any program. So all texts are shortened here, and the templates escape
+them.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ MOST_DATABASES = 20
 MOST_TOPICS = 50
 MOST_LETTERS = 50
 MOST_ALIKE = 5
-"""Letters of the same offset in several topics of one name: a topic that was created again."""
+"""Maximum letters with the same offset in several topics of one name, which were created one after another."""
 MOST_HEADERS = 50
 MOST_CHARS = 4_000
 T = TypeVar("T")
@@ -36,7 +37,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TopicLetters:
-    """The dead letters of a topic: their number, and the last failed."""
+    """The dead letters of a topic: their number, and the last failures."""
 
     topic: str
     count: int
@@ -45,7 +46,7 @@ class TopicLetters:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseLetters:
-    """The dead letters in a database; `problem`: why the database cannot be read."""
+    """The dead letters in a database. `problem`: why the database cannot be read."""
 
     name: str
     topics: tuple[TopicLetters, ...] = ()
@@ -54,13 +55,13 @@ class DatabaseLetters:
 
 
 def databases_of_host() -> Mapping[str, str]:
-    """Return name → address of the databases in the settings of this host."""
+    """Return name → address of the databases in this host's settings."""
     found: Mapping[str, str] = of_the_host().get("databases", {})
     return found
 
 
 class LetterReader:
-    """Reads dead letters in threads of its own: a database that hangs holds no other page."""
+    """Reads dead letters in separate threads, so that a hanging database delays no other page."""
 
     def __init__(
         self, databases: Callable[[], Mapping[str, str]] = databases_of_host, limit_s: float = LIMIT_S
@@ -70,7 +71,7 @@ class LetterReader:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="coordinator-letters")
 
     async def every(self, cluster: ReadableCluster, topic: str) -> list[DatabaseLetters]:
-        """Return the dead letters of a cluster by database, of one topic or of all."""
+        """Return the dead letters of a cluster by database, for one topic or all topics."""
         names = sorted(self._databases())[:MOST_DATABASES]
         return list(await asyncio.gather(*(self._of(name, cluster, topic) for name in names)))
 
@@ -83,7 +84,7 @@ class LetterReader:
     async def find(
         self, cluster: ReadableCluster, name: str, topic: str, partition: int, offset: int
     ) -> list[dict[str, Any]]:
-        """Return the dead letters of this record; raises `NotManaged` if there are none."""
+        """Return the dead letters of this record. Raises `NotManaged` if there are none."""
         if name not in self._databases():
             raise NotManaged(f"no database is named {cut(name, 60)!r} in the settings of Airflow's host; see the list")
         where: dict[str, Any] = {"cluster": cluster, "topic": topic, "partition": partition, "offset": offset}
@@ -110,7 +111,7 @@ class LetterReader:
         except (Refused, Malformed):
             raise
         except (CoordinatorError, OSError) as error:
-            # The text may name hosts and accounts, and a reader of a cluster need not know them.
+            # The text may name hosts and accounts, which readers of the cluster need not know.
             log.warning("the dead letters in the database %s cannot be read: %s", name, error)
             raise StoreUnavailable(
                 f"the database {name} cannot be read from Airflow's API server ({type(error).__name__}), whose log says why"

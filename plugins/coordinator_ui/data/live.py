@@ -1,6 +1,6 @@
 """A cluster now: topics with their blockers, partitions with their lag, and consumers. Writes nothing.
 
-A partition's figures come from its present owner. A former owner no longer counts, even while it still answers.
+A partition's figures come from its current owner. A former owner does not count, even if it still answers.
 """
 
 import math
@@ -26,16 +26,16 @@ MOST_PARTITIONS = 20_000
 MOST_TEXTS = 20
 OWNED, CLOSING, STARTING, PAUSED, IDLE, UNKNOWN, UNOWNED = range(7)
 STATES = ("runs", "gives", "takes", "paused", "idle", "unknown", "nobody")
-"""States of a partition, by their number in the data."""
+"""States of a partition. Their places are the numbers in the data."""
 Speeds: TypeAlias = Mapping[tuple[str, int], float]
-"""(Topic, partition) → records per second."""
+"""(Topic, partition) → records read per second."""
 Statuses: TypeAlias = Mapping[tuple[str, int], LagStatus]
 """(Topic, partition) → Burrow's status."""
 
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """One look at a cluster. `problem`: why nothing is known of the consumers."""
+    """One look at a cluster. `problem`: why the consumers could not be read."""
 
     at: float
     cluster: str
@@ -47,7 +47,7 @@ class Now:
 
 
 def now(c: Coordinator, topic: str = "") -> Now:
-    """Look once, at a single topic if given. Raises `StoreUnavailable`."""
+    """Look once, at a single topic if named. Raises `StoreUnavailable`."""
     looked: list[ClusterLook] = []
 
     def world() -> World:
@@ -70,7 +70,7 @@ def now(c: Coordinator, topic: str = "") -> Now:
 
 
 def standings(seen: Now) -> list[PartitionNow]:
-    """Return every partition of every topic, as reported by its present owner."""
+    """Return every partition of every topic, as its current owner reports it."""
     found = []
     for one in seen.topics:
         owners = {p: who for who, numbers in one.owners.items() for p in numbers}
@@ -101,14 +101,14 @@ def _running(world: World, who: str, topic: str) -> Mapping[int, Any]:
 
 
 def look(c: Coordinator, topic: str, trends: Trends) -> tuple[Now, dict[str, Any]]:
-    """Look once, with the answer of the data API. Raises `StoreUnavailable`."""
+    """Look once. Return the look, and the answer of the data API. Raises `StoreUnavailable`."""
     seen = now(c, topic)
     every, trend = standings(seen), trends.of(c)
     return seen, data(seen, every, trend, trends.speeds(c, trend, every, whole=not topic))
 
 
 def data(seen: Now, every: Sequence[PartitionNow], trend: Trend, speeds: Speeds) -> dict[str, Any]:
-    """Return the answer of the data API. It has at most `MOST_PARTITIONS` partitions; the rest is counted."""
+    """Return the answer of the data API. At most `MOST_PARTITIONS` partitions are listed; the others are counted."""
     statuses = trend.statuses()
     by_topic: dict[str, list[PartitionNow]] = {}
     by_owner: dict[str, list[PartitionNow]] = {}
@@ -166,15 +166,15 @@ def _topic(
 
 
 def _unknown(standing: Iterable[PartitionNow]) -> int:
-    """Return the number of partitions with unknown lag, because the owner is missing or does not report it."""
+    """Return the number of partitions with unknown lag: they have no owner, or their owner does not report the lag."""
     return sum(math.isnan(one.lag) for one in standing)
 
 
 def _sums(standing: Iterable[PartitionNow], speeds: Speeds) -> tuple[float, float, float]:
-    """Return the known lag, rate and speed of these partitions together.
+    """Return the known lag, write rate and read speed of these partitions together.
 
-    The speed is NaN unless known for all partitions with a known lag. Otherwise a part's reads would be compared with
-    all writes.
+    The speed is NaN unless known for every partition with a known lag. Otherwise the reads of some partitions would be
+    compared with the writes of all.
     """
     found = [(one.lag, one.rate, speeds.get((one.topic, one.partition), math.nan)) for one in standing]
     is_whole = not any(math.isnan(speed) for lag, _, speed in found if not math.isnan(lag))
@@ -183,9 +183,7 @@ def _sums(standing: Iterable[PartitionNow], speeds: Speeds) -> tuple[float, floa
 
 
 def _figures(standing: Iterable[PartitionNow], lag: float, rate: float, speed: float) -> dict[str, Any]:
-    """Return the lag in records and seconds, the records written and read per second, and the time until the lag is
-    gone.
-    """
+    """Return lag in records and seconds, records written and read per second, and the time until the lag is gone."""
     unknown = _unknown(standing)
     return {
         "lag": _number(lag),
@@ -198,13 +196,13 @@ def _figures(standing: Iterable[PartitionNow], lag: float, rate: float, speed: f
 
 
 def _left_s(unknown: int, lag: float, rate: float, speed: float) -> float:
-    """Return `drain_s` of several partitions; NaN if the lag of `unknown` partitions is missing."""
+    """Return `drain_s` of several partitions; NaN if `unknown` partitions lack a known lag."""
     left = drain_s(lag, rate, speed)
     return math.nan if unknown and math.isfinite(left) else left
 
 
 def says(one: TopicSummary) -> str:
-    """Return the state and the topic's blockers as a sentence."""
+    """Return the topic's state and blockers as a sentence."""
     if one.problem:
         return one.problem
     if one.removed:
@@ -228,9 +226,9 @@ def _remedy(one: TopicSummary) -> str:
 
 
 def drain_s(lag: float, rate: float, speed: float) -> float:
-    """Return seconds until the lag is gone, at the present rates.
+    """Return the seconds until the lag is gone, at the current rates.
 
-    Infinite if never; NaN if unknown, or if only new records are left.
+    Infinite if the lag never ends; NaN if unknown, or if only new records are left.
     """
     if lag == 0:
         return 0.0
@@ -243,7 +241,7 @@ def drain_s(lag: float, rate: float, speed: float) -> float:
 
 
 def _is_kept_up(lag: float, rate: float) -> bool:
-    """Return whether only records of the last two seconds are left."""
+    """Return whether only records of the last two seconds are unread."""
     return lag <= max(rate, 0.0) * 2
 
 
@@ -255,7 +253,7 @@ def advice(
     speed: float,
     statuses: Statuses,
 ) -> str:
-    """Return, in a sentence, whether another consumer would help; empty if unknown."""
+    """Return a sentence on whether another consumer would help; empty if unknown."""
     if math.isnan(lag) or not one.owners or one.removed or one.unowned:
         return _advice_of_unowned(one)
     unknown = _unknown(standing)
@@ -283,7 +281,7 @@ def advice(
 
 
 def _why_it_stands(one: TopicSummary, standing: Sequence[PartitionNow], lag: float, statuses: Statuses) -> str:
-    """Return, in a sentence, why most of the lag is in partitions without a reader; empty if it is not."""
+    """Return a sentence if most of the lag is in partitions that are not read; empty otherwise."""
     paused = [s.lag for s in standing if s.partition in one.paused]
     if _sum(paused) > lag / 2:
         return f"Another consumer would not help: {counted(len(paused), 'partition')} {agreed(len(paused), 'is', 'are')} paused."
@@ -297,14 +295,14 @@ def _why_it_stands(one: TopicSummary, standing: Sequence[PartitionNow], lag: flo
 
 
 def _advice_of_unowned(one: TopicSummary) -> str:
-    """Return the advice for a topic with owners and unowned partitions; empty otherwise."""
+    """Return the advice for a topic that has owners and unowned partitions; empty for any other topic."""
     if not one.unowned or not one.owners:
         return ""
     return f"Another consumer would help if it may have them: nobody reads {counted(len(one.unowned), 'partition')}."
 
 
 def _advice_of_unknown(unknown: int) -> str:
-    """Return the advice for `unknown` partitions without a known lag; empty if the lag is known for all."""
+    """Return the advice if `unknown` partitions have no known lag; empty if all lags are known."""
     if not unknown:
         return ""
     behind = f"how far behind {counted(unknown, 'partition')} {agreed(unknown, 'is', 'are')}"
@@ -318,9 +316,9 @@ def _columns(
     statuses: Statuses,
     names: Sequence[str],
 ) -> dict[str, list[Any]]:
-    """Return the partitions in columns, a tenth of the size of objects.
+    """Return the partitions in columns, which take a tenth of the size of objects.
 
-    Owners and topics are places in their lists; -1 means no owner.
+    Owners and topics are indexes into their lists; -1 means no owner.
     """
     owner_at = {name: place for place, name in enumerate(names)}
     topic_at = {one.topic: place for place, one in enumerate(seen.topics)}
@@ -342,7 +340,7 @@ def _columns(
 
 
 def _moves(seen: Now, names: Sequence[str]) -> list[list[int]]:
-    """Return topic, partition, giver and taker of each move, as places in their lists; -1 means none."""
+    """Return topic, partition, giver and taker of each move, as indexes into their lists; -1 means none."""
     place = {name: at for at, name in enumerate(names)}
     found = []
     for number, one in enumerate(seen.topics):
@@ -435,14 +433,14 @@ def summary(seen: Now) -> dict[str, Any]:
 
 
 def _seconds(lag: float, rate: float) -> float:
-    """Return how long ago the first unread record was written, if records came evenly."""
+    """Return the age in seconds of the first unread record, if records came at an even rate."""
     if lag == 0:
         return 0.0
     return lag / rate if rate > 0 else math.nan
 
 
 def _sum(numbers: Iterable[float]) -> float:
-    """Return the sum of known numbers; NaN if all are unknown."""
+    """Return the sum of the known numbers; NaN if all are unknown."""
     known = [one for one in numbers if not math.isnan(one)]
     return math.fsum(known) if known else math.nan
 

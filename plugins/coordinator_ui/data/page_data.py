@@ -1,7 +1,7 @@
-"""Reads the data of the pages from ZooKeeper and the consumers' interfaces. Writes nothing and decides nothing.
+"""Reads the pages' data from ZooKeeper and the consumers' interfaces. Writes nothing and decides nothing.
 
-An unreadable part becomes a sentence, and hides no other part. These functions raise only `StoreUnavailable`, if
-ZooKeeper does not answer.
+An unreadable part becomes a sentence, and all other parts are still shown. These functions raise only
+`StoreUnavailable`, if ZooKeeper does not answer.
 """
 
 import heapq
@@ -39,10 +39,10 @@ MOST_LINKED = 50
 
 @dataclass(frozen=True, slots=True)
 class Consumers:
-    """The consumers of this cluster, or the reason of a failed read.
+    """The consumers of this cluster. `problem`: why they could not be read.
 
-    `lags`: topic → records behind the log's end, as far as reported. `partly`: the topics with an owner that reports no
-    lag.
+    `lags`: topic → records behind the log's end, as far as reported. `partly`: topics with an owner that does not
+    report its lag.
     """
 
     listed: tuple[ConsumerOverview, ...] = ()
@@ -51,12 +51,12 @@ class Consumers:
     partly: Collection[str] = ()
 
     def of_topic(self, topic: str) -> dict[str, overview.RunningTopic]:
-        """Return consumer → status of the topic, for answering consumers."""
+        """Return consumer → status of the topic, for the consumers that answer."""
         answering = (one for one in self.listed if one.health)
         return {one.consumer: said for one in answering for said in one.topics if said.topic == topic}
 
     def states(self, summary: TopicSummary) -> list[tuple[int, str, StateSize]]:
-        """Return partition, owner and size of the state that the owners of a topic keep, the largest first."""
+        """Return partition, owner and size of each state that a topic's owners keep, the largest first."""
         found = [
             (partition, who, running.states[partition])
             for who, running in self.of_topic(summary.topic).items()
@@ -66,19 +66,19 @@ class Consumers:
         return sorted(found, key=lambda one: (-one[2].value_bytes, one[0]))
 
     def silent(self, owners: Collection[str]) -> tuple[ConsumerOverview, ...]:
-        """Return the absent or silent owners."""
+        """Return the owners that are absent or do not answer."""
         return tuple(one for one in self.listed if one.consumer in owners and one.problem)
 
     def kept(self, summary: TopicSummary) -> dict[str, tuple[int, ...]]:
-        """Return draining consumer → remaining partitions of a Stable topic."""
+        """Return draining consumer → partitions that it still owns of a Stable topic."""
         drain = {one.consumer for one in self.listed if one.presence == overview.DRAINING}
         settled = summary.state is State.STABLE
         return {who: numbers for who, numbers in summary.owners.items() if settled and who in drain}
 
     def unwell(self, owners: Collection[str], topic: str) -> list[str]:
-        """Return the reported problems of answering owners and of the topic, each cause once.
+        """Return the problems that a topic's answering owners report about themselves and the topic, each cause once.
 
-        The failures of several owners, and of a sink, come first.
+        Failures of several owners, and failures of a sink, come first.
         """
         answering = {one.consumer: one for one in self.listed if one.consumer in owners and one.health}
         said = {who: running for who, running in self.of_topic(topic).items() if who in answering}
@@ -112,10 +112,10 @@ class ClusterPage:
 
 @dataclass(frozen=True, slots=True)
 class TopicPage:
-    """One topic with its history. `more`: older history exists.
+    """One topic with its history. `more`: the history has older records.
 
-    `kept`: draining owner → end of the wait; empty if the next plan gives the partitions away. `budget`: whether a plan
-    may wait for a person's approval.
+    `kept`: draining owner → when its wait ends; empty if the next plan gives its partitions away. `budget`: whether a
+    plan may wait for a person's approval.
     """
 
     now: float
@@ -130,7 +130,7 @@ class TopicPage:
 
 @dataclass(frozen=True, slots=True)
 class RunPage:
-    """The rebalances of an Airflow run, newest first. `problems`: why some rebalances may be missing."""
+    """The rebalances of an Airflow run, newest first. `problems`: why rebalances may be missing."""
 
     rebalances: tuple[Rebalance, ...] = ()
     problems: tuple[str, ...] = ()
@@ -144,13 +144,13 @@ def cluster_page(c: Coordinator) -> ClusterPage:
 
 
 def _moved_last(listed: Iterable[TopicSummary]) -> list[str]:
-    """Return the topics with the latest rebalances. The newest `RECENT` rebalances are among theirs."""
+    """Return the topics with the latest rebalances, among which are the newest `RECENT` rebalances."""
     began = [(one.last.at - one.last.rebalance_s, one.topic) for one in listed if one.last is not None]
     return [topic for _, topic in heapq.nlargest(RECENT, began)]
 
 
 def topic_page(c: Coordinator, topic: str, limit: int) -> TopicPage:
-    """Return a topic and its newest rebalances. An unmanaged topic still shows its history."""
+    """Return a topic and its newest rebalances. For an unmanaged topic, the history is still shown."""
     (summary,) = summaries(c, [topic])
     found, problem = _rebalances(c, [topic], limit + 1)
     consumers = _consumers(c)
@@ -167,7 +167,7 @@ def _kept(c: Coordinator, topic: str, drain: Collection[str]) -> dict[str, str]:
 
 
 def rebalance(c: Coordinator, topic: str, name: str) -> Rebalance:
-    """Return a rebalance of the history. Raises `NotManaged` if absent, and `Malformed`."""
+    """Return a rebalance from the history. Raises `Malformed`, and `NotManaged` if there is no such rebalance."""
     for one in history.newest(c, topic):
         if one.rebalance == name:
             return one
@@ -175,7 +175,7 @@ def rebalance(c: Coordinator, topic: str, name: str) -> Rebalance:
 
 
 def consumer_pages(c: Coordinator, one: Rebalance) -> dict[str, ConsumerPages]:
-    """Return the Spark UIs and drivers' logs of the givers and takers; at most `MOST_LINKED` consumers."""
+    """Return Spark UI and driver's log of each giver and taker, for at most `MOST_LINKED` consumers."""
     names = sorted({name for move in one.moves for name in (move.giver, move.taker) if name})
     try:
         return pages_now(c, names[:MOST_LINKED])
@@ -184,7 +184,7 @@ def consumer_pages(c: Coordinator, one: Rebalance) -> dict[str, ConsumerPages]:
 
 
 def run_page(c: Coordinator, run: str, began_at: float, ended_at: float) -> RunPage:
-    """Return an Airflow run's moves. Only records within the run's time are searched."""
+    """Return the moves of an Airflow run. Searches only records within the run's time."""
     found: list[Rebalance] = []
     problems: list[str] = []
     for topic in history.recorded(c):
@@ -200,7 +200,7 @@ def run_page(c: Coordinator, run: str, began_at: float, ended_at: float) -> RunP
 def _between(c: Coordinator, topic: str, begin_at: float, end_at: float) -> list[Record]:
     """Return the records of a time span, oldest first, at most `RUN_RECORDS`.
 
-    A binary search avoids reading all records.
+    Uses a binary search, so that not all records are read.
     """
     names = history.names(c, topic)
 
@@ -232,9 +232,9 @@ def _consumers(c: Coordinator) -> Consumers:
 
 
 def _lags(listed: Iterable[ConsumerOverview]) -> dict[str, int]:
-    """Return the lags of all topics in one pass, because each of thousands of topics would go through all consumers.
+    """Return topic → lag, in one pass over the consumers, since there may be thousands of topics.
 
-    A partition that a former owner still runs, such as an isolated live owner, counts at the new owner.
+    A partition that a former owner still runs (a live owner that was isolated) counts for its new owner.
     """
     found: dict[str, int] = {}
     for said in (topic for one in listed if one.health for topic in one.topics):

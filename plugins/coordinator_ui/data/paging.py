@@ -1,6 +1,6 @@
-"""Lists over all clusters that a user may read, newest first, in pages. A page ends at a place of each cluster.
+"""Lists over all clusters that a user may read, newest first, in pages. A page ends at one place in each cluster.
 
-A row's time comes from the writing host, so within a cluster the stored order counts.
+A row's time comes from the host that wrote the row, so within a cluster the stored order counts.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -15,18 +15,18 @@ from coordinator_ui.access import ReadableCluster
 from coordinator_ui.data.reading import ClusterReader, each
 
 MOST_REST = 8_000
-"""Maximum characters of a place in a list, with a place of each cluster."""
+"""Maximum characters of `rest`, which has a place for each cluster."""
 MOST_READ = 6_000
-"""Records that a request reads of each cluster."""
+"""Records that a request reads from each cluster."""
 ENDED = "0"
-"""The place after the last row."""
+"""The place after the last row of a cluster."""
 T = TypeVar("T")
 P = TypeVar("P")
 
 
 @dataclass(frozen=True, slots=True)
 class ListPage(Generic[T]):
-    """A page of one cluster, newest first. `rest`: where the next page begins; `None` without a next page."""
+    """A page of one cluster, newest first. `rest`: where the next page begins; `None` if this page is the last."""
 
     found: tuple[T, ...] = ()
     rest: str | None = None
@@ -35,7 +35,7 @@ class ListPage(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Listed(Generic[T]):
-    """Cluster and row, newest first. `rest`: the start of the next page; empty without a next page."""
+    """Rows with their cluster, newest first. `rest`: where the next page begins; empty if this page is the last."""
 
     found: tuple[tuple[str, T], ...] = ()
     rest: str = ""
@@ -44,9 +44,9 @@ class Listed(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class RowOrder(Generic[T, P]):
-    """The order of rows. `key`: small means new. `place`: where the rows after a row begin.
+    """The order of rows. `key`: the smallest is the newest. `place`: a row → the place after this row.
 
-    `parsed`: the place of a text.
+    `parsed`: text → place.
     """
 
     key: Callable[[T], Any]
@@ -64,14 +64,14 @@ async def listed(
 ) -> Listed[T]:
     """Return a page of the list.
 
-    An unreadable cluster is reported; the other clusters are still listed. Raises `Refused` for a bad `rest`.
+    If a cluster cannot be read, the page reports it and lists the others. Raises `Refused` for a malformed `rest`.
     """
     before = _places_of(rest)
     places = {name: _parsed(order, rest, place) for name, place in before.items() if place != ENDED}
     names = [name for name in clusters if before.get(name) != ENDED]
     reads = (reader.read(name, partial(read, places.get(name))) for name in names)
     answers = await each(names, reads)
-    # The next page retries an unreadable cluster at the same place.
+    # The next page tries an unreadable cluster again, at the same place.
     problems = [f"cluster {name}: {one.told}" for name, one in answers.items() if isinstance(one, CoordinatorError)]
     pages = {name: one for name, one in answers.items() if isinstance(one, ListPage)}
     found = merged(pages, order, limit, before)
@@ -79,9 +79,9 @@ async def listed(
 
 
 def merged(pages: Mapping[str, ListPage[T]], order: RowOrder[T, P], limit: int, before: Mapping[str, str]) -> Listed[T]:
-    """Return the pages of all clusters as one. Rows older than the end of an unfinished page wait for the next page.
+    """Return the pages of all clusters as one. Rows older than the end of an incomplete page wait for the next page.
 
-    `before`: where these pages began; unchanged for clusters without a page.
+    `before`: the places where these pages began. A cluster without a page keeps its place.
     """
     left = {name: list(page.found) for name, page in pages.items()}
     ends = dict(before)

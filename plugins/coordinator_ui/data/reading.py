@@ -1,7 +1,9 @@
-"""Lets requests read from ZooKeeper, and never blocks the API server.
+"""Lets requests read from ZooKeeper without blocking the API server.
 
-- One ZooKeeper session for a cluster and process: opened by a request, closed after a while without requests.
-- Each cluster has a few separate threads: a dead ZooKeeper never blocks the threads of Airflow or of another cluster.
+- Each process has one ZooKeeper session per cluster. A request opens the session, and a time without requests closes
+  it.
+- Each cluster has a few threads of its own, so that a dead ZooKeeper never blocks the threads of Airflow or of another
+  cluster.
 - Every page has a time limit. For a short while after a failure, further pages fail at once.
 """
 
@@ -24,8 +26,8 @@ from coordinator_ui.access import ReadableCluster
 
 THREADS = 4
 PAGE_LIMIT_S = 8.0
-ANSWER_LIMIT_S = 4.0  # seconds, for a request to ZooKeeper
-ASK_LIMIT_S = 1.5  # seconds, for the consumers' interfaces, all asked at once
+ANSWER_LIMIT_S = 4.0  # seconds, for an answer of ZooKeeper
+ASK_LIMIT_S = 1.5  # seconds, for the consumers' interfaces, which are all asked at once
 SHARE_S = 1.5
 MOST_SHARED = 500
 REMEMBER_FAILURE_S = 3.0
@@ -36,7 +38,7 @@ Connect = Callable[[str], tuple[str, Opener]]
 
 
 def connect(cluster: str) -> tuple[str, Opener]:
-    """Return the key of a cluster's session, which changes with the cluster's connections, and the opening function."""
+    """Return the key of a cluster's session and the function that opens it. The key changes with the connections."""
     plain = CoordinatorHook(cluster).plain_settings()
     settings = settings_of(plain)
     patient = replace(
@@ -49,14 +51,14 @@ def connect(cluster: str) -> tuple[str, Opener]:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Why a cluster could not be read, and the time (monotonic) of the next try."""
+    """Why a cluster could not be read, and when to try again (monotonic time)."""
 
     error: StoreUnavailable
     until_s: float
 
 
 async def each(names: Collection[str], reads: Iterable[Awaitable[T]]) -> dict[str, T | CoordinatorError]:
-    """Return cluster → result, or the error of reading the cluster. Any other error is raised."""
+    """Return cluster → result, or the error of reading this cluster. Raises any other error."""
     found: dict[str, T | CoordinatorError] = {}
     answers = await asyncio.gather(*reads, return_exceptions=True)
     for name, answer in zip(names, answers, strict=True):
@@ -67,10 +69,10 @@ async def each(names: Collection[str], reads: Iterable[Awaitable[T]]) -> dict[st
 
 
 class SharedAnswers:
-    """Answers shared by several viewers, so that not each browser asks a cluster with many consumers.
+    """Answers that several viewers share, so that not every browser asks a cluster with many consumers.
 
-    Failures are not kept, because `ClusterReader` remembers them. Stale answers are not kept, because an answer may be
-    as large as its cluster.
+    Failures are not kept here, because `ClusterReader` remembers them. Stale answers are dropped, because an answer may
+    be as large as its cluster.
     """
 
     def __init__(self, fresh_s: float = SHARE_S) -> None:
@@ -79,7 +81,7 @@ class SharedAnswers:
         self._kept: dict[str, tuple[float, Any]] = {}
 
     async def get(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
-        """Return the fresh answer for this key, or a new one. At most `MOST_SHARED` keys are kept."""
+        """Return the recent answer for this key, or make a new answer. At most `MOST_SHARED` answers are kept."""
         if len(self._locks) > MOST_SHARED:
             self._locks.clear()
             self._kept.clear()
@@ -93,7 +95,7 @@ class SharedAnswers:
 
 
 class ClusterReader:
-    """Runs reading functions, each with the cluster's coordinator."""
+    """Runs functions that read, each with the coordinator of its cluster."""
 
     def __init__(
         self,
@@ -111,13 +113,13 @@ class ClusterReader:
         self._failures: dict[str, _Failure] = {}
 
     async def read(self, cluster: ReadableCluster, read: Callable[[Coordinator], T]) -> T:
-        """Return the result of `read`. Raises its errors, and `StoreUnavailable` after the time limit."""
+        """Return the result of `read`. Raises the errors of `read`, and `StoreUnavailable` after the time limit."""
         self._raise_failure(cluster)
         if cluster not in self._pools:
             self._pools[cluster] = ThreadPoolExecutor(self._threads, thread_name_prefix=f"coordinator-page-{cluster}")
         work = asyncio.get_running_loop().run_in_executor(self._pools[cluster], self._run, cluster, read)
         try:
-            # A time-out must not cancel a running call; a call that still waits for a thread is cancelled below.
+            # The time limit must not cancel a running call. A call that still waits for a thread is cancelled below.
             found = await asyncio.wait_for(asyncio.shield(work), self._limit_s)
         except TimeoutError:
             late = StoreUnavailable(
@@ -125,14 +127,14 @@ class ClusterReader:
             )
             self._remember(cluster, late)
             raise late from None
-        finally:  # also without a waiting request
+        finally:  # even if no request waits any more
             work.cancel()
             work.add_done_callback(_forget)
         self._failures.pop(cluster, None)
         return found
 
     def _run(self, cluster: str, read: Callable[[Coordinator], T]) -> T:
-        self._raise_failure(cluster)  # set by another page while this page waited for a thread
+        self._raise_failure(cluster)  # another page may have set the failure while this page waited for a thread
         key, opener = self._connect(cluster)
         try:
             coordinator = self._sessions.take(key, opener)
@@ -154,6 +156,6 @@ class ClusterReader:
 
 
 def _forget(late: "asyncio.Future[T]") -> None:
-    """Retrieve an unawaited exception. Otherwise asyncio logs it."""
+    """Retrieve an exception that nobody awaits, because asyncio would log it."""
     if not late.cancelled():
         late.exception()

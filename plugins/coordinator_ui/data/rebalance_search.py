@@ -1,8 +1,8 @@
-"""The rebalances of all topics of a cluster, newest first, filtered and in pages. Reads only the needed records.
+"""The rebalances of all topics of a cluster, newest first, filtered and in pages. Reads only the records it needs.
 
-A topic's history is opened when its newest record is newer than all remaining records. A request looks at some
-`MOST_READ` records of rebalances; the page then gives the start of the next page. It also reads the newest record of
-each topic, and up to 35 of a topic to find the place of a time.
+A topic's history is opened when its newest record is newer than all remaining records. A request looks at up to some
+`MOST_READ` records of rebalances, and the page then tells where the next page begins. A request also reads the newest
+record of each topic, and up to 35 records of a topic to find a time.
 """
 
 import heapq
@@ -27,18 +27,18 @@ from coordinator_ui.data.paging import MOST_READ, ListPage, RowOrder
 from coordinator_ui.texts import words
 
 MOST_TEXT = 200
-_FIRST = 10  # records of a topic read at once: a cluster may have a thousand topics
-_CHUNK = 40  # records read at once further back
-_LATER = 200  # records after the wanted time that may belong to an earlier rebalance
+_FIRST = 10  # records of a topic to read first: a cluster may have a thousand topics
+_CHUNK = 40  # records to read at once further back
+_LATER = 200  # records after the wanted time that may belong to a rebalance before it
 Key = tuple[float, str]
-"""Sorts newest first: minus the time of the first record, then the topic."""
+"""Sorts newest first: the negative time of the first record, then the topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceFilter:
-    """A filter. An empty text or 0 means any.
+    """A filter. An empty text or 0 matches all.
 
-    Texts are found anywhere, in upper or lower case. Times are those of the first record.
+    A text matches anywhere, in upper or lower case. The time of a rebalance is that of its first record.
     """
 
     topic: str = ""
@@ -77,10 +77,9 @@ ORDER: RowOrder[Rebalance, Key] = RowOrder(key_of, _place, _key)
 def rebalances(
     c: Coordinator, wanted: RebalanceFilter, limit: int, since: Key | None = None, of: Collection[str] | None = None
 ) -> ListPage[Rebalance]:
-    """Return at most `limit` rebalances after `since` in the order. `problems` has a sentence for an unreadable
-    history.
+    """Return at most `limit` rebalances after `since` in the order. `problems` has a sentence per unreadable history.
 
-    `of`: the only topics whose histories are opened.
+    `of`: open only the histories of these topics.
     """
     read, problems = 0, list[str]()
     before_at = min(wanted.before_at or math.inf, -since[0] if since is not None else math.inf)
@@ -101,7 +100,7 @@ def rebalances(
 
 
 def _merged(c: Coordinator, topics: Sequence[str], before_at: float, problems: list[str]) -> Iterator[Rebalance]:
-    """Return the rebalances of these topics that began at or before a time, newest first."""
+    """Yield the rebalances of these topics that began at or before `before_at`, newest first."""
     names, denied = dict[str, list[str]](), dict[str, CoordinatorError]()
     for topic in topics:
         try:
@@ -140,14 +139,14 @@ def _of_topic(c: Coordinator, topic: str, names: Sequence[str], before_at: float
 
 
 def _upto(c: Coordinator, topic: str, names: Sequence[str], before_at: float) -> int:
-    """Return how many records may belong to a rebalance that began at or before this time, by binary search."""
+    """Return how many records may belong to rebalances that began at or before this time, by binary search."""
 
     def later(name: str) -> bool:
         return any(one.at > before_at for one in history.read(c, topic, [name]).values())
 
     near = max(0, len(names) - _FIRST)
     if not later(names[near]):
-        return len(names)  # the newest records are read anyway
+        return len(names)  # the newest records are read in any case
     begin = bisect_left(names, True, hi=near, key=later)
     end = min(begin + _LATER, len(names)) if begin else 0
     for first in range(begin, end, _FIRST):
@@ -159,7 +158,7 @@ def _upto(c: Coordinator, topic: str, names: Sequence[str], before_at: float) ->
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Ownership before and after a rebalance: consumer → partitions. `problem`: why it is unknown."""
+    """Owners before and after a rebalance: consumer → partitions. `problem`: why the owners are unknown."""
 
     before: dict[str, tuple[int, ...]] = field(default_factory=dict)
     after: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -167,7 +166,7 @@ class Sides:
 
 
 def sides(c: Coordinator, one: Rebalance) -> Sides:
-    """Return the whole assignment before and after a rebalance. Takes all later moves back from the present owners."""
+    """Return all owners before and after a rebalance, by undoing later moves from the current owners."""
     try:
         view = store.load(c.zk, c.paths, one.topic).view
     except (Malformed, Refused, LookAgain) as error:

@@ -1,4 +1,4 @@
-"""The times of a rebalance's tasks, from Airflow's own database. Reads only."""
+"""The times of a rebalance's tasks, from Airflow's database. Reads only."""
 
 from collections.abc import Collection
 
@@ -14,7 +14,7 @@ MOST_RUNS = 50
 
 
 def task_spans(dag_id: str, actors: Collection[Actor]) -> tuple[TaskSpan, ...]:
-    """Return the task instances of the actors' runs, of this DAG only, in order of begin, at most `MOST_TASKS`."""
+    """Return the tasks of the actors' runs of this DAG, in the order of their begin, at most `MOST_TASKS`."""
     runs = sorted({one.run for one in actors if one.kind == "airflow" and one.dag == dag_id})[:MOST_RUNS]
     if not runs:
         return ()

@@ -1,7 +1,7 @@
-"""A rebalance on a time axis: each partition's states, with Airflow's tasks above. Pure.
+"""A rebalance on a time axis: the states of each partition, below Airflow's tasks. Pure.
 
-Places are in units of `WIDTH`; the template draws them as SVG, so a chart needs no script and can be read by a screen
-reader.
+Positions are in units of `WIDTH`. The template draws them as SVG, so that a chart needs no script, and a screen reader
+can read it.
 """
 
 import math
@@ -23,7 +23,7 @@ TaskKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class TaskSpan:
-    """A task instance of Airflow. `end_at`: 0 while running."""
+    """A task instance of Airflow. `end_at`: 0 while it runs."""
 
     actor: Actor
     begin_at: float
@@ -33,7 +33,7 @@ class TaskSpan:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of a lane from `left` on. `kind`: its CSS class. `text`: its description with times."""
+    """A piece of a lane, beginning at `left`. `kind`: its CSS class. `text`: its description with times."""
 
     kind: str
     left: float
@@ -52,7 +52,7 @@ class LaneMark:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A row of the chart; `path` leads to the page of Airflow's task, below Airflow's own address."""
+    """A row of the chart. `path`: the page of Airflow's task, below Airflow's address."""
 
     label: str
     parts: tuple[Part, ...] = ()
@@ -62,7 +62,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """`bands`: the tasks; `lanes`: partitions; `lines`: the coordinator's writes; `ticks`: place → time since the plan."""
+    """`bands`: the tasks; `lanes`: partitions; `lines`: the coordinator's writes; `ticks`: times since the plan."""
 
     bands: tuple[Lane, ...]
     lanes: tuple[Lane, ...]
@@ -85,7 +85,7 @@ class _Axis:
 
 
 def whole(story: Story, tasks: Sequence[TaskSpan], now: float) -> Chart | None:
-    """Return the chart from the plan until Stable, with each move's confirmation; `None` if nothing moved."""
+    """Return the chart from the plan until Stable, with the confirmations of each move; `None` if nothing moved."""
     if not story.rows:
         return None
     axis = _axis([story.began_at, story.ended_at or max(now, story.began_at + story.lasted_s)])
@@ -95,7 +95,7 @@ def whole(story: Story, tasks: Sequence[TaskSpan], now: float) -> Chart | None:
 
 
 def handoffs(story: Story, tasks: Sequence[TaskSpan], now: float) -> Chart | None:
-    """Return the chart from the givers' last to the takers' first records, by ZooKeeper's time; `None` if not measured."""
+    """Return the chart from givers' last to takers' first records, by ZooKeeper's time; `None` if not measured."""
     measured = [one for one in story.longest if one.first_at is not None or one.last_at is not None][:MOST_LANES]
     times = [at for one in measured for at in (_begin_at(one), one.released_at, one.first_at) if at is not None]
     if not times:
@@ -141,7 +141,7 @@ def _paused(one: Pause, row: MoveRow | None, axis: _Axis, began_at: float) -> La
 
 
 def _stands(one: Pause, axis: _Axis, begin_at: float, first_at: float) -> list[Part]:
-    """Return the parts from `begin_at` to the taker's first record: the possible pause, and then the certain pause."""
+    """Return the parts from `begin_at` to the taker's first record: the possible pause, then the certain pause."""
     if one.total is None:
         return [_part("idle", axis, begin_at, first_at, f"nothing waited for {words.duration(first_at - begin_at)}")]
     if not one.least:
@@ -152,7 +152,7 @@ def _stands(one: Pause, axis: _Axis, begin_at: float, first_at: float) -> list[P
 
 
 def _begin_at(one: Pause) -> float | None:
-    """Return the earliest begin of the standstill: the giver's last record, its last commit, or its known end."""
+    """Return when the pause began at the earliest: the giver's last record, last commit, or known end."""
     if one.last_at is not None:
         return one.last_at
     if one.least and one.first_at is not None and one.wait_s is not None:
@@ -232,7 +232,7 @@ def _lines(story: Story, axis: _Axis) -> tuple[LaneMark, ...]:
 
 
 def _ticks(story: Story, axis: _Axis) -> tuple[LaneMark, ...]:
-    """Return round times after the plan."""
+    """Return round times before and after the plan."""
     begin_s, end_s = axis.begin_at - story.began_at, axis.end_at - story.began_at
     rough = (end_s - begin_s) / MOST_TICKS
     power = 10.0 ** math.floor(math.log10(rough))

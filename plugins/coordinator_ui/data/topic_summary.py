@@ -1,6 +1,6 @@
 """One topic for the pages: owners and blockers.
 
-An unreadable part is replaced by a sentence. These functions raise only `StoreUnavailable`.
+A sentence replaces an unreadable part. These functions raise only `StoreUnavailable`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -23,21 +23,26 @@ from coordinator_tasks.service.watch.fleet_starts import fleet_starts, starts_of
 
 _MOVING = (State.CLOSING, State.STARTING)
 LATE_S = 10.0
-"""Seconds without an alarm for any rebalance. Afterwards a rebalance is late at twice the topic's recent durations."""
+"""Seconds for which no rebalance counts as late. Then a rebalance is late at twice the topic's recent durations."""
 USUAL_OF = 8
 MOST_LATE = 50
-"""Topics whose history is read for lateness. All other topics are late after `LATE_S`."""
+"""Maximum topics whose history is read to judge lateness. In all other topics, a rebalance is late after `LATE_S`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSummary:
-    """One topic now. `owners`: consumer → partitions; `since`: partition → first epoch of the holding.
+    """One topic now.
 
-    `unowned`: partitions without an owner, now and in the plan; `closing`, `starting`: consumer → unconfirmed
-    partitions; `blockers`: consumer → missing confirmation; `overrides`: a person's freezes, pauses and pins;
-    `frozen`: owned partitions stay; `paused`: unread partitions; `last`: the newest record, `last_problem`:
-    the reason of an unreadable record; `late`: the rebalance lasts longer than usual; `starts`: starting consumers of a
-    topic without owners; `problem`: why the topic is unreadable (the figures are then empty).
+    - `owners`: consumer → partitions. `since`: partition → first epoch of its holding.
+    - `unowned`: partitions without an owner now and in the plan.
+    - `closing`, `starting`: consumer → partitions with an unconfirmed close or start.
+    - `blockers`: consumer → missing confirmation.
+    - `overrides`: a person's freezes, pauses and pins. `frozen`: owned partitions stay. `paused`: partitions not to
+      read.
+    - `last`: the newest record; `last_problem`: why that record cannot be read.
+    - `late`: the rebalance takes longer than usual.
+    - `starts`: consumers that start, for a topic without owners.
+    - `problem`: why the topic cannot be read; all figures are then empty.
     """
 
     topic: str
@@ -73,7 +78,7 @@ class TopicSummary:
 def summaries(
     c: Coordinator, topics: Iterable[str], world: Callable[[], World] | None = None
 ) -> tuple[TopicSummary, ...]:
-    """Return the summaries of these topics, in order. `world` looks at all consumers, after the topics are read."""
+    """Return the summaries of these topics, in order. After the topics are read, `world` asks all consumers."""
     views: dict[str, TopicView | str] = {}
     for topic in topics:
         try:
@@ -126,7 +131,7 @@ def _summary(
 
 
 def _late(c: Coordinator, views: Iterable[TopicView]) -> set[str]:
-    """Return the topics whose rebalance lasts longer than usual."""
+    """Return the topics whose rebalance takes longer than usual."""
     now = c.clock.now()
     lasted = {
         view.topic: now - view.state.since_at
@@ -138,7 +143,7 @@ def _late(c: Coordinator, views: Iterable[TopicView]) -> set[str]:
 
 
 def _usual_s(c: Coordinator, topic: str) -> float:
-    """Return how long a rebalance of the topic usually takes; 0 if unknown."""
+    """Return the seconds that a rebalance of the topic usually takes; 0 if unknown."""
     try:
         found = history.rebalances(c, [topic], USUAL_OF)
     except UNREADABLE:
@@ -157,9 +162,9 @@ def _newest(c: Coordinator, topic: str) -> tuple[Record | None, str]:
 def _blockers(
     c: Coordinator, views: Iterable[TopicView], look: Callable[[], World] | None
 ) -> tuple[dict[str, dict[str, str]], World | None]:
-    """Return topic → consumer → missing confirmation, for moving topics, and the world.
+    """Return the world, and topic → consumer → missing confirmation for moving topics.
 
-    Without `look` or without moving topics no consumer is asked.
+    Without `look`, or without moving topics, no consumer is asked.
     """
     moving = {view.topic: view for view in views if view.state is not None and view.state.state in _MOVING}
     if not moving and look is None:

@@ -1,6 +1,6 @@
-"""The lag of partitions in the last hour, as kept in ZooKeeper, so that every API server shows the same.
+"""The lag of partitions in the last hour, from ZooKeeper, so that every API server shows the same figures.
 
-A server itself keeps only the owners' positions of some seconds ago, for their speed.
+A server itself keeps only the owners' positions of some seconds ago, to compute their speed.
 """
 
 import math
@@ -24,16 +24,16 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.watch import lag_moments
 
 SPEED_S = 8.0
-"""Seconds over which a speed is measured, at least."""
+"""Minimum seconds over which a speed is measured."""
 REMEMBER_S = 60.0
 LOOK_S = 5.0
-"""Seconds between two checks for a newer sample; a minute while a sample of the hour is unreadable."""
+"""Seconds between two checks for a newer sample; a minute if a sample of the last hour cannot be read."""
 MOST_TOTALS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionNow:
-    """One partition now. `owner` is empty without an owner. Unknown figures are NaN."""
+    """One partition now. `owner`: empty without an owner. Unknown figures are NaN."""
 
     topic: str
     partition: int
@@ -45,9 +45,9 @@ class PartitionNow:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """An owner's lag: all its records, and the seconds of its furthest partition; `None` if unknown.
+    """A sample of an owner's lag. `lag`: records in all partitions; `late_s`: seconds of the partition furthest behind.
 
-    `read`: records per second committed since the sample before, in partitions held since then; `None` if unknown.
+    `read`: records per second committed since the previous sample, in partitions held since then. `None` = unknown.
     """
 
     at: float
@@ -58,23 +58,23 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """The samples of a cluster, oldest first. `problems`: why some cannot be read."""
+    """The samples of a cluster, oldest first. `problems`: why samples cannot be read."""
 
     now: float = 0.0
     moments: tuple[LagMoment, ...] = ()
     problems: tuple[str, ...] = ()
 
     def statuses(self) -> dict[tuple[str, int], LagStatus]:
-        """Return (topic, partition) → Burrow's status, as in the metrics; empty if the last moment is old."""
+        """Return (topic, partition) → Burrow's status, as in the metrics; empty if the last sample is old."""
         fresh = bool(self.moments) and self.moments[-1].at > self.now - FRESH_S
         return statuses(self.moments[-1]) if fresh else {}
 
     def totals(self, topic: str) -> list[int]:
-        """Return the lag of a whole topic in records, sample by sample."""
+        """Return the lag of the whole topic in records, for each sample."""
         return [sum(one.topics[topic].lags) for one in self.moments if topic in one.topics][-MOST_TOTALS:]
 
     def speeds(self, owners: Mapping[tuple[str, int], str]) -> dict[tuple[str, int], float]:
-        """Return (topic, partition) → records per second committed by this owner between the last two moments."""
+        """Return (topic, partition) → records per second committed by this owner between the last two samples."""
         found: dict[tuple[str, int], float] = {}
         for before, last in list(pairwise(self.moments))[-1:]:
             if last.at <= self.now - FRESH_S or last.at - before.at > FRESH_S:
@@ -87,7 +87,7 @@ class Trend:
         return found
 
     def of_topic(self, topic: str, partition: int | None = None) -> dict[str, list[Point]]:
-        """Return owner → its points, of a topic or a partition, only from samples during its ownership."""
+        """Return owner → points, for a topic or one of its partitions, only of samples during the ownership."""
         found: dict[str, list[Point]] = {}
         for before, moment in self._pairs():
             read = _read(before, moment, topic, partition)
@@ -96,7 +96,7 @@ class Trend:
         return found
 
     def of_consumer(self, consumer: str) -> dict[str, list[Point]]:
-        """Return topic → the points of this owner."""
+        """Return topic → points of this consumer."""
         found: dict[str, list[Point]] = {}
         for before, moment in self._pairs():
             if consumer in moment.consumers:
@@ -108,7 +108,7 @@ class Trend:
         return found
 
     def _pairs(self) -> Iterator[tuple[LagMoment | None, LagMoment]]:
-        """Yield each sample with the sample before; `None` if absent, or after a gap in the measurements."""
+        """Yield each sample with the previous sample; `None` if there is none, or if a sample in between is missing."""
         for before, moment in zip((None, *self.moments), self.moments, strict=False):
             yield (before if before is not None and moment.at - before.at <= FRESH_S else None), moment
 
@@ -125,9 +125,9 @@ def _places(moment: LagMoment) -> dict[tuple[str, int], tuple[str, int]]:
 def _read(
     before: LagMoment | None, moment: LagMoment, topic: str, partition: int | None, place: int | None = None
 ) -> dict[str, float]:
-    """Return owner → records per second committed between two moments, in partitions held at both.
+    """Return owner → records per second committed between two samples, in partitions held at both.
 
-    Of one partition, or of the owner at this place of the later moment, if given.
+    Limited to one partition, or to the owner at this place of the later sample, if given.
     """
     now, then = moment.topics.get(topic), before.topics.get(topic) if before is not None else None
     if before is None or now is None or then is None:
@@ -138,7 +138,7 @@ def _read(
         if owner == NOBODY or partition not in (None, number) or place not in (None, owner):
             continue
         if at >= known or then.partitions[at] != number:
-            continue  # a partition is new, and the next sample shows its speed
+            continue  # a new partition, whose speed the next sample shows
         was, earlier = then.owners[at], then.offsets[at]
         if offset >= earlier and (was == owner if same else before.owner(was) == moment.owner(owner)):
             found[owner] = found.get(owner, 0) + offset - earlier
@@ -146,7 +146,7 @@ def _read(
 
 
 def _points(moment: LagMoment, topic: str, partition: int | None, place: int | None = None) -> dict[int, Point]:
-    """Return owner's place → its lag in the sample, of one partition or one owner if given."""
+    """Return owner's place → lag in the sample; of one partition or one owner if given."""
     one = moment.topics.get(topic)
     if one is None:
         return {}
@@ -160,7 +160,7 @@ def _points(moment: LagMoment, topic: str, partition: int | None, place: int | N
 
 @dataclass(slots=True)
 class _Known:
-    """What this server knows of a cluster."""
+    """What this server knows about a cluster."""
 
     trend: Trend = field(default_factory=Trend)
     positions: deque[tuple[float, dict[tuple[str, int], tuple[str, float]]]] = field(
@@ -178,8 +178,8 @@ class Trends:
     def of(self, c: Coordinator) -> Trend:
         """Return the samples of the last hour.
 
-        A sample is read only once, and no more once missing for longer than `FRESH_S`. A cluster without requests
-        within this hour is forgotten.
+        A sample is read only once, and is not tried again if missing for longer than `FRESH_S`. A cluster that nobody
+        has requested for an hour is forgotten.
         """
         now = c.clock.now()
         with self._lock:
@@ -204,12 +204,10 @@ class Trends:
     def speeds(
         self, c: Coordinator, trend: Trend, standings: Sequence[PartitionNow], *, whole: bool
     ) -> Mapping[tuple[str, int], float]:
-        """Return (topic, partition) → records per second read by its present owner.
+        """Return (topic, partition) → records per second read by the current owner, without partitions that just moved.
 
-        Freshly moved partitions are left out.
-
-        Measured between two looks of this server at the `whole` cluster; before the second look, between the last two
-        moments.
+        The speed is measured between two looks of this server at the `whole` cluster; before the second look, between
+        the last two samples.
         """
         now = c.clock.now()
         here = {(one.topic, one.partition): (one.owner, one.position) for one in standings}

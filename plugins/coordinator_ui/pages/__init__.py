@@ -1,1 +1,1 @@
-"""The addresses of the pages, their forms and lists."""
+"""The addresses of the pages, with their forms and lists."""

@@ -1,5 +1,5 @@
 # No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the dependencies.
-"""Requests of persons, over all clusters that a user may read: newest first, filtered and in pages."""
+"""Actions that persons requested, over all clusters that a user may read: newest first, filtered and in pages."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ from coordinator_ui.pages.rebalance_list import Text, moment
 from coordinator_ui.texts import words
 
 _APART_S = 3_600.0
-"""Maximum seconds between hosts' clocks: a record older than the wanted time by this ends the search."""
+"""Maximum seconds between hosts' clocks. A record older than the wanted time by more than this ends the search."""
 ORDER: RowOrder[ActionRecord, int] = RowOrder(lambda one: -one.at, lambda one: str(one.sequence), number_of)
-"""Places are numbers; a page has the records before a number."""
+"""Places are numbers of records. A page has the records before its place."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActionFilter:
-    """A filter. An empty text or 0 means any. Texts are found anywhere, in upper or lower case."""
+    """A filter. An empty text or 0 matches all. A text matches anywhere, in upper or lower case."""
 
     about: str = ""
     action: str = ""
@@ -45,7 +45,7 @@ class ActionFilter:
 
 
 def _flat(action: str) -> str:
-    """Return the same text for the stored name, for the command, and for its words with spaces."""
+    """Return the same text for an action's stored name, its command, and its words with spaces."""
     return action.replace("-", "_").replace(" ", "_")
 
 
@@ -67,9 +67,9 @@ async def listed(
 
 
 def page_of(c: Coordinator, wanted: ActionFilter, limit: int, before: int | None = None) -> ListPage[ActionRecord]:
-    """Return at most `limit` records of a cluster before this number.
+    """Return at most `limit` records of a cluster with numbers below `before`.
 
-    An unreadable record becomes a sentence, and counts too.
+    An unreadable record becomes a sentence, and counts towards the limit.
     """
     names = [name for name in action_log.names(c) if before is None or int(name) < before]
     found: list[ActionRecord] = []

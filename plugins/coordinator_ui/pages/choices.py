@@ -1,4 +1,4 @@
-"""The present choices of a form's fields. Other values can be typed: a list is no check."""
+"""The current choices for a form's fields. A person can type other values too: a list is no check."""
 
 from collections.abc import Mapping
 from itertools import islice
@@ -26,9 +26,9 @@ OFFERED: Mapping[str, int] = {
     "strategy": STRATEGIES,
     "rebalance": REBALANCES,
 }
-"""Parameter → the list of its field. The page fetches the rebalances, since they depend on the topic."""
+"""Parameter → list of its choices. The page itself fetches rebalances, which depend on the topic."""
 Choices: TypeAlias = Mapping[int, Mapping[str, str]]
-"""List → value → a remark, possibly empty."""
+"""List → value → a remark, which may be empty."""
 
 
 def choices(c: Coordinator) -> Choices:

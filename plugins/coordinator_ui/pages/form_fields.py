@@ -1,7 +1,8 @@
 """The form of an action, filled in from the row that links to the form. The form itself changes nothing.
 
-Airflow's own trigger form takes nothing from its address. So the fields stand here, made from the same declaration, and
-the button asks Airflow's own API for a run: Airflow checks the permission and the fields, and keeps the person's name.
+Airflow's own trigger form takes no values from its address. So this form has the same fields, from the same
+declaration, and its button requests a run from Airflow's API. Airflow checks permission and fields, and records the
+person's name.
 """
 
 import json
@@ -24,10 +25,10 @@ MOST_QUERY = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field. `kind`: of its JSON value. `value`: as text, lists by line and objects as JSON. `long`: several lines.
+    """One field. `kind`: the kind of its JSON value. `value`: the value as text, lists by line and objects as JSON.
 
-    `offers`: choices with their remarks; other values can be typed. `choices`: no other value is allowed. `past`: the
-    page itself fetches the choices, the rebalances of the topic.
+    `long`: several lines. `offers`: choices with remarks; other values can be typed. `choices`: the only allowed
+    values. `past`: the page itself fetches the choices, the topic's rebalances.
     """
 
     name: str
@@ -45,9 +46,9 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form of an action, run by the DAG `dag`, in Airflow `dag_name`.
+    """The form of an action. `dag`: id of the DAG that runs the action; `dag_name`: its name in Airflow.
 
-    `reads`: the action changes nothing and has no dry run.
+    `reads`: the action changes nothing, and so has no dry run.
     """
 
     action: str
@@ -61,7 +62,7 @@ class Form:
 
 
 def form_of(name: str, given: Mapping[str, str], choices: Choices) -> Form:
-    """Return the form of an action. Values without a field are left out. Raises `NotManaged` for an unknown action."""
+    """Return the form of an action. Values without a field are ignored. Raises `NotManaged` for an unknown action."""
     action = ACTIONS.get(name)
     if action is None or not action.form:
         raise NotManaged(f"there is no action {name[:40]!r} with a form; the pages link to those that there are")
@@ -76,7 +77,7 @@ def form_of(name: str, given: Mapping[str, str], choices: Choices) -> Form:
 
 
 def query_of(name: str, conf: Mapping[str, Any]) -> str:
-    """Return the query that fills this form in as in an earlier run; empty if too long."""
+    """Return the query of a form that is filled in as in an earlier run; empty if too long."""
     fields = {one.name for one in ACTIONS[name].parameters if one.form is not None}
     given = {
         key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -85,14 +86,14 @@ def query_of(name: str, conf: Mapping[str, Any]) -> str:
     }
     try:
         query = urlencode(given)
-    except UnicodeEncodeError:  # half of a pair of surrogates, possible in JSON but not in an address
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON allows and an address does not
         return ""
     fits = len(query) <= MOST_QUERY and all(len(value) <= MOST_VALUE for value in given.values())
     return query if fits else ""
 
 
 def _lines(given: str) -> str:
-    """Return the members of a list by line: from the JSON of a run, or from a row's address, with commas between them."""
+    """Return the members of a list, one per line. `given`: JSON of a run, or text with commas of a row's address."""
     try:
         found = json.loads(given)
     except (ValueError, RecursionError):
@@ -101,7 +102,7 @@ def _lines(given: str) -> str:
 
 
 def _offers(action: Action, name: str, choices: Choices) -> Mapping[str, str]:
-    """Return the choices of a field. Managed topics are no choice for a topic to add."""
+    """Return the choices of a field. A topic to add cannot be one that is managed already."""
     return choices.get(OFFERED.get(name, -1), {}) if (action.name, name) != ("add_topic", "topic") else {}
 
 

@@ -1,5 +1,5 @@
 # No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the routes.
-"""The pages of dead letters. Who may read a cluster sees the content of its dead letters."""
+"""The pages of dead letters. Whoever may read a cluster sees the content of its dead letters."""
 
 import shlex
 from typing import Annotated, Any
@@ -26,7 +26,7 @@ async def letters(
     readable: Readable,
     topic: Annotated[str, Query(max_length=MOST_NAME)] = "",
 ) -> HTMLResponse:
-    """The dead letters of a cluster: number and last error of each topic, and the last failed records."""
+    """Show the dead letters of a cluster: number and last error for each topic, and the last failed records."""
     reader: LetterReader = request.app.state.letters
     return page(
         request,
@@ -46,7 +46,7 @@ async def letters(
 async def letter(
     request: Request, cluster: OfCluster, database: str, topic: str, partition: Number, offset: Number
 ) -> HTMLResponse:
-    """A dead letter: the record, the error, and where the record failed."""
+    """Show a dead letter: the record, the error, and the place of the failure."""
     reader: LetterReader = request.app.state.letters
     found = await reader.find(cluster, database, topic, partition, offset)
     told: dict[str, Any] = {"topic": topic, "partition": partition, "offset": offset}

@@ -1,5 +1,5 @@
 # No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the dependencies.
-"""The list of rebalances over all readable clusters, with filter and pages."""
+"""The list of rebalances over all clusters that a user may read, with a filter and pages."""
 
 from collections.abc import Collection
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ def wanted_of(
 
 
 def moment(text: str) -> float:
-    """Return the time of an ISO 8601 text, UTC without a zone; 0 for an empty text. Raises `Refused`."""
+    """Return the time of an ISO 8601 text (UTC without a zone); 0 for an empty text. Raises `Refused`."""
     if not text.strip():
         return 0.0
     try:

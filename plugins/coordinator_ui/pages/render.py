@@ -1,4 +1,4 @@
-"""Makes responses from templates: escaping, links below Airflow's address, and headers that exclude foreign content."""
+"""Makes responses from templates: escapes texts, builds links below Airflow's address, and sets security headers."""
 
 import base64
 import hashlib
@@ -29,14 +29,14 @@ _FIRST_STRONG_ISOLATE, _POP_ISOLATE, _ISOLATES = "\u2068", "\u2069", re.compile(
 TEMPLATES = Path(__file__).parents[1] / "templates"
 MOST_IN_CELL = 8
 MOST_IN_LINE = 32
-"""Length of a name without a line break."""
+"""Maximum length of a name without a line break."""
 MOST_IN_GRID = 64
-"""Maximum partitions side by side. A larger topic is shown by ranges."""
+"""Maximum partitions side by side. A larger topic is shown in ranges of partitions."""
 LIVE = ("elements", "grid", "tables", "topics", "matrix", "charts", "page")
-"""The parts of the live page's script, in order. All parts form one function."""
+"""The parts of the live page's script, in order. Together they form one function."""
 VENDOR = Path(__file__).parents[1] / "vendor"
 UPLOT = "uPlot-1.6.32"
-"""The charting library, part of the package: no page fetches anything from elsewhere."""
+"""The charting library. It is part of the package, because pages fetch nothing from other hosts."""
 
 
 def page(
@@ -48,10 +48,10 @@ def page(
     scripts: tuple[str, ...] = (),
     **values: Any,
 ) -> HTMLResponse:
-    """Render a template. `base`: address of the pages; `here`: of the cluster's pages; `airflow`: of Airflow's UI.
+    """Render a template. `base`: address of the pages; `here`: of this cluster's pages; `airflow`: of Airflow's UI.
 
-    An empty `cluster` means a page of all clusters. `scripts`: further scripts. `now_at`: shows the age of a page
-    without reload.
+    An empty `cluster` means a page of all clusters. `scripts`: additional scripts. `now_at`: shows the page's age, for
+    a page that does not reload.
     """
     base = str(request.scope.get("root_path", "")).rstrip("/")
     values |= {
@@ -65,18 +65,18 @@ def page(
 
 
 def data(content: Any, status: HTTPStatus = HTTPStatus.OK) -> JSONResponse:
-    """Return JSON, not to be cached, shown as a page, or run as a script."""
+    """Return JSON that browsers neither cache, nor show as a page, nor run as a script."""
     return JSONResponse(content, status, headers=_headers())
 
 
 def script(name: str) -> Response:
-    """Return one of our scripts, for Airflow's own page."""
+    """Return one of our scripts, for a page of Airflow itself."""
     return Response(_code()[name], media_type="text/javascript", headers=_headers())
 
 
 @cache
 def environment() -> Environment:
-    """Return the templates' environment, with escaping because names and reasons come from consumers and people."""
+    """Return the templates' environment. It escapes texts, because names and reasons come from consumers and people."""
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -127,7 +127,7 @@ def environment() -> Environment:
 
 
 def isolated(value: Any) -> Any:
-    """Return a text with direction marks between isolating marks. Forms keep values `as_is`."""
+    """Return a text with direction marks, wrapped in isolating marks. Forms use `as_is` instead."""
     if isinstance(value, str) and not isinstance(value, Markup) and _TURNS.search(value):
         return f"{_FIRST_STRONG_ISOLATE}{_ISOLATES.sub('', value)}{_POP_ISOLATE}"
     return value
@@ -135,7 +135,7 @@ def isolated(value: Any) -> Any:
 
 @cache
 def _code() -> dict[str, str]:
-    """Return the scripts by name. Every page has `page`."""
+    """Return the scripts by name. Every page has the script `page`."""
     own = {name: _read(TEMPLATES / f"{name}.js") for name in ("page", "ask", "tile")}
     parts = "".join(_read(TEMPLATES / "live" / f"{name}.js") for name in LIVE)
     return {
@@ -151,9 +151,7 @@ def _read(path: Path) -> str:
 
 @cache
 def _headers(scripts: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return the content security policy: only our own script and style, and only Airflow's own pages may frame the
-    page.
-    """
+    """Return the content security policy: only our own scripts and styles run, and only Airflow may frame the page."""
     script = " ".join(_hash(_code()[name]) for name in ("page", *scripts))
     style = _hash(str(environment().globals["style"]))
     policy = (

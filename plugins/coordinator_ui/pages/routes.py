@@ -1,5 +1,5 @@
 # No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the routes.
-"""The pages' addresses. Each requires Airflow's own check of the user, and is only a GET."""
+"""The addresses of the pages. Each address checks the user as Airflow does, and accepts only GET."""
 
 import asyncio
 import json
@@ -62,7 +62,7 @@ SHOWN = 20
 MOST_SHOWN = 500
 LISTED = 50
 LISTS_LIMIT_S = 2.0
-"""Seconds that a form waits for its choices. Then it is shown without choices."""
+"""Seconds that a form waits for its choices. After that, it is shown without choices."""
 MOST_SERIES = 12
 MOST_CLUSTERS = 20
 LIVE_SCRIPTS = ("uPlot", "live")
@@ -72,20 +72,20 @@ STATUSES: Mapping[type[CoordinatorError], HTTPStatus] = {
     Refused: HTTPStatus.BAD_REQUEST,
     Malformed: HTTPStatus.INTERNAL_SERVER_ERROR,
 }
-"""The first match counts. Any other error usually ends by itself."""
+"""The first match counts. Any other error usually passes by itself."""
 FILTERS = ("topic", "consumer", "cause", "actor", "after", "before")
 ASKED_FILTERS = ("about", "action", "actor", "after", "before")
 MOST_CHANGES = 3
-"""Changed fields shown in a row. The others are folded away."""
+"""Changed fields to show in a row. The others are folded."""
 T = TypeVar("T")
 
 API = "/api/v1"
-"""Path of the pages' data."""
+"""Path of the data API."""
 router = APIRouter(default_response_class=HTMLResponse, dependencies=[Depends(named_cluster)])
 data_router = APIRouter(prefix=API, default_response_class=JSONResponse, dependencies=[Depends(named_cluster)])
-"""The data of the pages for programs."""
+"""The data API: the pages' data for programs."""
 code_router = APIRouter()
-"""Code without any data, for every signed-in user."""
+"""Scripts without data, for every signed-in user."""
 Limit = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
 PageLimit = Annotated[int, Query(ge=1, le=MOST_LISTED)]
 Topic = Annotated[str, Query(max_length=rebalance_search.MOST_TEXT + 49)]
@@ -95,7 +95,7 @@ AskedFilter = Annotated[action_list.ActionFilter, Depends(action_list.wanted_of)
 
 
 def make_app(reader: ClusterReader | None = None) -> FastAPI:
-    """Return the application, without FastAPI's documentation pages, which would be open to anyone."""
+    """Return the application, without FastAPI's documentation pages, which anyone could read."""
     app = FastAPI(title="Coordinator", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.reader = reader or ClusterReader()
     app.state.task_spans, app.state.letters = task_spans, LetterReader()
@@ -112,7 +112,7 @@ def make_app(reader: ClusterReader | None = None) -> FastAPI:
 @router.get("/")
 @router.get("/clusters/{cluster}")
 async def overview(request: Request, cluster: OfCluster, readable: Readable) -> HTMLResponse:
-    """The topics and the consumers of a cluster, and the last moves."""
+    """Show the topics and the consumers of a cluster, and the last moves."""
     found = await _read(request, cluster, page_data.cluster_page)
     recent = [tell(one, found.now) for one in found.recent]
     return page(request, "overview.html", cluster=cluster, clusters=readable, found=found, recent=recent, live=True)
@@ -120,7 +120,7 @@ async def overview(request: Request, cluster: OfCluster, readable: Readable) -> 
 
 @router.get("/clusters/{cluster}/topics/{topic}")
 async def topic(request: Request, cluster: OfCluster, topic: str, limit: Limit = SHOWN) -> HTMLResponse:
-    """The owner of each partition of a topic, and the rebalances."""
+    """Show the owner of each partition of a topic, and the topic's rebalances."""
     found = await _read(request, cluster, lambda c: page_data.topic_page(c, topic, limit))
     if found.summary.problem and not found.rebalances and not found.problem:
         raise HTTPException(404, found.summary.problem)
@@ -172,7 +172,7 @@ async def rebalance(request: Request, cluster: OfCluster, topic: str, rebalance:
 
 @data_router.get("/clusters/{cluster}/topics/{topic}/rebalances/{rebalance}")
 async def rebalance_data(request: Request, cluster: OfCluster, topic: str, rebalance: str) -> Response:
-    """A rebalance, with everything shown on the page."""
+    """Return a rebalance, with all data that the page shows."""
     whole = await _whole(request, cluster, topic, rebalance, time.time())
     return data(rebalance_whole(whole.cluster, whole.story, whole.sides, whole.tasks, whole.pages))
 
@@ -181,7 +181,7 @@ async def rebalance_data(request: Request, cluster: OfCluster, topic: str, rebal
 async def rebalances(
     request: Request, readable: Readable, wanted: Filter, limit: PageLimit = LISTED, rest: Rest = ""
 ) -> HTMLResponse:
-    """The rebalances of all the user's clusters, newest first."""
+    """Show the rebalances of all clusters that the user may read, newest first."""
     now = time.time()
     found = await listed(request, readable, wanted, limit, now, rest)
     asked = _given(request, FILTERS)
@@ -192,7 +192,7 @@ async def rebalances(
 async def rebalances_data(
     request: Request, readable: Readable, wanted: Filter, limit: PageLimit = LISTED, rest: Rest = ""
 ) -> Response:
-    """The rebalances of all the user's clusters, newest first."""
+    """Return the rebalances of all clusters that the user may read, newest first."""
     found = await listed(request, readable, wanted, limit, time.time(), rest)
     rows = [rebalance_row(name, story) for name, story in found.found]
     return data({"rebalances": rows, "rest": found.rest or None, "problems": list(found.problems)})
@@ -202,7 +202,7 @@ async def rebalances_data(
 async def actions(
     request: Request, readable: Readable, wanted: AskedFilter, limit: PageLimit = LISTED, rest: Rest = ""
 ) -> HTMLResponse:
-    """The actions of persons in all the user's clusters, newest first."""
+    """Show persons' actions in all clusters that the user may read, newest first."""
     found = await action_list.listed(request, readable, wanted, limit, rest)
     asked = _given(request, ASKED_FILTERS)
     return page(
@@ -222,7 +222,7 @@ async def actions(
 async def actions_data(
     request: Request, readable: Readable, wanted: AskedFilter, limit: PageLimit = LISTED, rest: Rest = ""
 ) -> Response:
-    """The actions of persons in all the user's clusters, newest first."""
+    """Return persons' actions in all clusters that the user may read, newest first."""
     found = await action_list.listed(request, readable, wanted, limit, rest)
     rows = [action_list.asked_row(name, one) for name, one in found.found]
     return data({"actions": rows, "rest": found.rest or None, "problems": list(found.problems)})
@@ -238,25 +238,25 @@ def _given(request: Request, names: Collection[str]) -> dict[str, str]:
 async def live_page(request: Request, cluster: OfCluster, readable: Readable) -> HTMLResponse:
     """Show topics, partitions and consumers of a cluster, updated every few seconds.
 
-    The page fetches `live_data` repeatedly. It reads nothing itself, so it appears at once.
+    The page appears at once, because it reads nothing itself: its script fetches `live_data` again and again.
     """
     return page(request, "live.html", scripts=LIVE_SCRIPTS, cluster=cluster, clusters=readable, live=False)
 
 
 @router.get("/clusters/{cluster}/ask/{action}")
 async def ask(request: Request, cluster: OfCluster, action: str) -> HTMLResponse:
-    """The form of an action, with fields filled in from the address. Nothing happens until a person presses the button."""
+    """Show the form of an action, with fields filled in from the address. Only the form's button requests a run."""
     try:
         offered = await asyncio.wait_for(_read(request, cluster, choices), LISTS_LIMIT_S)
     except (CoordinatorError, TimeoutError):
-        offered = {}  # the choices can be typed
+        offered = {}  # a person can type the values
     form = form_of(action, request.query_params, offered)
     return page(request, "ask.html", scripts=("ask",), cluster=cluster, form=form, live=False)
 
 
 @data_router.get("/clusters/{cluster}/live")
 async def live_data(request: Request, cluster: OfCluster, topic: Topic = "") -> Response:
-    """Topics, partitions and consumers now."""
+    """Return topics, partitions and consumers now."""
     seen, whole = await _live(request, cluster, topic)
     return data({**whole, "health": rows(seen)})
 
@@ -269,7 +269,7 @@ async def trend_data(
     partition: Annotated[int | None, Query(ge=0)] = None,
     consumer: Annotated[str, Query(max_length=MAX_ID_BYTES)] = "",
 ) -> Response:
-    """The lag of the last hour: of the owners of a topic or a partition, or of the topics of a consumer."""
+    """Return the lag of the last hour: by owner for a topic or a partition, by topic for a consumer."""
     trends: Trends = request.app.state.trends
 
     def read(c: Coordinator) -> tuple[Trend, dict[str, list[Point]]]:
@@ -296,26 +296,26 @@ async def trend_data(
 @router.get("/audit")
 @router.get("/clusters/{cluster}/audit")
 async def audit(request: Request, cluster: OfCluster, readable: Readable, topic: Topic = "") -> HTMLResponse:
-    """The ownership, by ZooKeeper, by the consumers' reports and by the commits in Kafka."""
+    """Show the ownership by ZooKeeper, by the consumers' reports, and by the commits in Kafka."""
     found = await audited(request, cluster, topic)
     return page(request, "audit.html", cluster=cluster, clusters=readable, topic=topic, found=found, live=True)
 
 
 @data_router.get("/clusters/{cluster}/audit")
 async def audit_json(request: Request, cluster: OfCluster, topic: Topic = "") -> Response:
-    """The ownership audit of a cluster, or of a topic."""
+    """Return the ownership audit of a cluster, or of one topic."""
     return data(audit_data(cluster, topic, await audited(request, cluster, topic)))
 
 
 @code_router.get("/tile.js", dependencies=[Depends(get_user)])
 async def tile() -> Response:
-    """The script of the tile on Airflow's home page. The script has no data, so any signed-in user may load the script."""
+    """Return the script of the tile on Airflow's home page. It has no data, so any signed-in user may load it."""
     return script("tile")
 
 
 @data_router.get("/summary")
 async def summary_data(request: Request, readable: Readable) -> Response:
-    """Return the tile's content: everything in the user's clusters that needs a person now."""
+    """Return the tile's data: what needs a person now, in all clusters that the user may read."""
     names = readable[:MOST_CLUSTERS]
     answers = await each(names, (_live(request, name, "") for name in names))
     found = [
@@ -328,7 +328,7 @@ async def summary_data(request: Request, readable: Readable) -> Response:
 
 
 async def _live(request: Request, cluster: ReadableCluster, topic: str) -> tuple[live.Now, dict[str, Any]]:
-    """Return a look shared by all simultaneous viewers."""
+    """Return a look, which all viewers at this time share."""
     state = request.app.state
 
     async def make() -> tuple[live.Now, dict[str, Any]]:
@@ -339,9 +339,9 @@ async def _live(request: Request, cluster: ReadableCluster, topic: str) -> tuple
 
 
 def run_times(dag_id: str, run_id: str, session: SessionDep) -> tuple[float, float]:
-    """Return begin and end of an Airflow run; 0 if not yet.
+    """Return begin and end of an Airflow run; 0 if not yet known.
 
-    A dependency, because FastAPI runs dependencies outside its loop.
+    Used as a dependency, because FastAPI runs dependencies outside its event loop.
     """
     times = select(DagRun.start_date, DagRun.end_date).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)
     began, ended = session.execute(times).one_or_none() or (None, None)
@@ -350,9 +350,9 @@ def run_times(dag_id: str, run_id: str, session: SessionDep) -> tuple[float, flo
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The lines of an action's run. `over`: it has ended. `ok`: without an error.
+    """The result of an action's run. `lines`: its output. `over`: the run has ended. `ok`: it has no error.
 
-    `done`: its first task, which runs the action, has ended without an error. `conf`: the run's parameters.
+    `done`: the first task, which runs the action, has ended without an error. `conf`: the run's parameters.
     """
 
     lines: tuple[str, ...] = ()
@@ -366,7 +366,7 @@ class RunResult:
 def run_result(dag_id: str, run_id: str, session: SessionDep) -> RunResult | None:
     """Return the result of a run of an action's DAG; `None` for any other run.
 
-    Asks Airflow's database for nothing else.
+    Reads nothing else from Airflow's database.
     """
     action = action_of_dag(dag_id)
     if action is None:
@@ -381,13 +381,13 @@ def run_result(dag_id: str, run_id: str, session: SessionDep) -> RunResult | Non
     )
     lines = session.execute(said).scalars().first()
     with suppress(ValueError, RecursionError):
-        # Airflow's storage format depends on the writer, and any writer can change the value.
+        # The storage format depends on the writer of the value, and any task may write it.
         lines = json.loads(lines) if isinstance(lines, str) else lines
     lines = lines if isinstance(lines, list | None) else [lines]
     conf = conf if isinstance(conf, dict) else {}
     over, ok = str(state) in ("success", "failed"), str(state) == "success"
     dry_run, done = conf.get("dry_run", True) is not False, lines is not None
-    # Half of a pair of surrogates, possible in JSON but not in a page.
+    # Half of a surrogate pair, which JSON allows and a page does not.
     shown = (str(line).encode(errors="backslashreplace").decode() for line in lines or ())
     return RunResult(tuple(shown), dry_run, over, ok, done, conf)
 
@@ -396,7 +396,7 @@ ActionResult = Annotated[RunResult | None, Depends(run_result)]
 
 
 def cluster_of_run(dag_id: str, result: ActionResult, access: UserAccess) -> ReadableCluster | None:
-    """Return the cluster of a run; `None` if not of this site. Answers 403 for a cluster that the user may not read."""
+    """Return the cluster of a run; `None` if the site lacks it. Answers 403 if the user may not read the cluster."""
     if result is None:
         name = cluster_of_dag(dag_id)
         return access.cluster(name) if name else None
@@ -404,7 +404,7 @@ def cluster_of_run(dag_id: str, result: ActionResult, access: UserAccess) -> Rea
         return access.cluster(str(result.conf.get("cluster") or ""))
     except NotReadable:
         raise
-    except HTTPException:  # the cluster is no longer the site's
+    except HTTPException:  # the site no longer has the cluster
         return None
 
 
@@ -416,7 +416,7 @@ Times = Annotated[tuple[float, float], Depends(run_times)]
 async def run(
     request: Request, dag_id: str, run_id: str, cluster: OfRun, times: Times, result: ActionResult
 ) -> HTMLResponse:
-    """The moves of a run of a `rebalance` DAG, or the result of an action's run: the tab *Moved partitions* of the run."""
+    """Show the moves of a `rebalance` run, or the result of an action's run, in the run's tab *Moved partitions*."""
     if result is not None:
         return _action_page(request, dag_id, run_id, cluster, result)
     if cluster is None:
@@ -478,7 +478,7 @@ async def _refused(request: Request, error: Any) -> Response:
 
 
 async def _failed(request: Request, error: Any) -> Response:
-    """Return the page for unreadable data. It reloads by itself if this may help."""
+    """Return the page for data that cannot be read. The page reloads by itself if a reload may help."""
     status = next(
         (status for kind, status in STATUSES.items() if isinstance(error, kind)), HTTPStatus.SERVICE_UNAVAILABLE
     )

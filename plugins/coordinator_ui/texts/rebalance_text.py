@@ -1,6 +1,6 @@
 """A rebalance as a story: its moves with their times, and its steps in words. Pure.
 
-Times come from the coordinator's records of the confirmations. The taker of a hand-off starts as soon as the release is
+Times come from the coordinator's records of confirmations. In a hand-off the taker starts as soon as the release is
 written, usually long before the coordinator asks.
 """
 
@@ -15,7 +15,7 @@ from coordinator_tasks.service.nodes.history import Rebalance
 from coordinator_ui.texts import words
 
 MOST_PAUSES = 100
-"""Maximum partitions of a rebalance with a shown pause, the longest first."""
+"""Maximum partitions of a rebalance whose pause is shown, the longest first."""
 _MOVED, _AGAIN = "moved", "started again"
 _STAND_STILL = frozenset({_MOVED, _AGAIN})
 _CLOSES = frozenset({MoveKind.HANDOFF, MoveKind.BARRIER, MoveKind.STOP})
@@ -23,10 +23,11 @@ _CLOSES = frozenset({MoveKind.HANDOFF, MoveKind.BARRIER, MoveKind.STOP})
 
 @dataclass(frozen=True, slots=True)
 class MoveRow:
-    """Partitions with the same way and times. `closed_s`, `started_s`: from the plan until the confirmation, if
-    recorded.
+    """Partitions that move the same way at the same times. `closed_s`, `started_s`: seconds from the plan until the
+    confirmation, if recorded.
 
-    `closes`, `starts`: whether the confirmation is needed. `replaced`: planned again later.
+    `closes`, `starts`: whether a confirmation of the close or start is needed. `replaced`: a later plan changed the
+    move.
     """
 
     partitions: tuple[int, ...]
@@ -41,7 +42,7 @@ class MoveRow:
 
     @property
     def closes(self) -> bool:
-        """Return whether a consumer had to stop."""
+        """Return whether a consumer has to stop."""
         return self.kind in _CLOSES
 
     @property
@@ -51,7 +52,7 @@ class MoveRow:
 
 @dataclass(frozen=True, slots=True)
 class StoryStep:
-    """A record in words, and its time (`after_s` from the first)."""
+    """A record in words. `after_s`: seconds since the first record."""
 
     record: Record
     after_s: float
@@ -60,7 +61,7 @@ class StoryStep:
 
 @dataclass(frozen=True, slots=True)
 class BarPart:
-    """A part of the time bar: a state, its duration, and its place in per cent of the whole."""
+    """A part of the time bar: a state, its duration, and its place and width in per cent."""
 
     state: State
     lasted_s: float
@@ -70,7 +71,7 @@ class BarPart:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A wait: `consumer` confirmed `partitions` after `waited_s`. `over`: confirmed."""
+    """A wait: `consumer` confirmed `partitions` after `waited_s`; not yet confirmed unless `over`."""
 
     consumer: str
     verb: str
@@ -81,9 +82,9 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """One rebalance. `headline` is its summary in a sentence; `causes` are its plans' causes, in order.
+    """One rebalance. `headline`: its summary in a sentence. `causes`: the causes of its plans, in order.
 
-    `pauses`: durations of standstill, once measured.
+    `pauses`: how long partitions stood still, once measured.
     """
 
     topic: str
@@ -101,21 +102,21 @@ class Story:
 
     @property
     def longest(self) -> tuple[Pause, ...]:
-        """Return the partitions with the longest standstill."""
+        """Return the partitions with the longest pauses."""
         found = self.pauses.measured if self.pauses is not None else ()
         return tuple(sorted(found, key=lambda one: (-_most_s(one), one.partition))[:MOST_PAUSES])
 
     @property
     def longest_pause(self) -> str:
-        """Return the longest extra pause in words, or the longest total if the usual is unknown.
+        """Return the longest extra pause in words; the longest total pause if the usual pause is unknown.
 
-        Unmeasured pauses may be longer.
+        A pause that was not measured may be longer.
         """
         return _longest_pause(self.pauses)
 
     @property
     def waits(self) -> tuple[Wait, ...]:
-        """Return the waits, the longest first: the time from the plan to a close, and from the closes to a start."""
+        """Return the waits, the longest first: from the plan to each close, and from the closes to each start."""
         found: dict[tuple[str, str, float, bool], list[int]] = {}
         now_s = self.began_at + self.lasted_s
         for row in self.rows:
@@ -146,13 +147,13 @@ class Story:
 
     @property
     def runs(self) -> tuple[Actor, ...]:
-        """Return one actor of each Airflow run, and each other actor."""
+        """Return one actor for each Airflow run, and every other actor."""
         actors = (step.record.actor for step in self.steps)
         return tuple({(one.kind, one.run or one.who): one for one in actors}.values())
 
 
 def tell(one: Rebalance, now: float) -> Story:
-    """Return the story of a rebalance. `now` is the end of a rebalance under way."""
+    """Return the story of a rebalance. `now`: taken as the end of an unfinished rebalance."""
     rows = _rows(one.records)
     lasted_s = one.lasted_s if one.ended_at else max(one.lasted_s, now - one.began_at)
     return Story(
@@ -172,7 +173,7 @@ def tell(one: Rebalance, now: float) -> Story:
 
 
 def only(one: Story, actor_run: str) -> Story | None:
-    """Return the part of an Airflow run: its steps, and its planned moves; `None` if there are none."""
+    """Return the steps and planned moves of one Airflow run; `None` if there are none."""
     steps = tuple(step for step in one.steps if step.record.actor.run == actor_run)
     if not steps:
         return None
@@ -197,7 +198,7 @@ def _headline(one: Rebalance, rows: Iterable[MoveRow], lasted_s: float) -> str:
 
 
 def _most_s(one: Pause) -> float:
-    """Return the longest possible standstill, as far as known."""
+    """Return the longest possible pause, as far as known."""
     return one.most_s or one.wait_s or 0.0
 
 
@@ -222,9 +223,9 @@ def _deed(row: MoveRow) -> str:
 
 
 def _rows(records: Iterable[Record]) -> tuple[MoveRow, ...]:
-    """Return the moves with their confirmations. Partitions with the same way and times are one row."""
+    """Return the moves with their confirmations. Partitions that move the same way at the same times share a row."""
     found: list[MoveRow] = []
-    newest: dict[int, int] = {}  # partition → the index of its row
+    newest: dict[int, int] = {}  # partition → index of its newest row
     for record in records:
         for consumer, numbers in record.confirmed.items():
             for index in (newest[number] for number in numbers if number in newest):
@@ -242,9 +243,9 @@ def _rows(records: Iterable[Record]) -> tuple[MoveRow, ...]:
 
 
 def _confirmed(row: MoveRow, consumer: str, record: Record) -> MoveRow:
-    """Return the row with a record's confirmations.
+    """Return the row, with the confirmations of a record added.
 
-    Closes are confirmed in Closing and starts in Starting, so only one kind occurs.
+    Closes are confirmed in Closing and starts in Starting, so a record confirms only one of them.
     """
     after_s = max(0.0, record.at - row.planned_at)
     if record.source is State.CLOSING:
@@ -275,7 +276,7 @@ def _closing_words(record: Record) -> str:
 
 
 def _phases(one: Rebalance, lasted_s: float) -> tuple[BarPart, ...]:
-    """Return the states between the first record and the end, by the times of the records."""
+    """Return the states from the first record to the end, by the records' times."""
     ends = [record.at for record in one.records[1:]]
     if not one.ended_at or one.given_up:
         ends.append(one.began_at + lasted_s)

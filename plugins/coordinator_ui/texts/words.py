@@ -1,4 +1,4 @@
-"""The wording of the pages: durations, times, partitions, causes and ways. Pure; the templates escape all of it."""
+"""The wording of the pages: durations, times, partitions, causes and kinds of moves. Pure. Templates escape it."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,14 +35,14 @@ LAG_STATUSES: Mapping[LagStatus, str] = {
     LagStatus.STALL: "there is lag, and its owner answers and does not advance: resume it if it is paused, or read the owner's log",
     LagStatus.REWIND: "the offset went back, and is not where it was yet, as after reset-offsets: it passes by itself",
 }
-"""Burrow's statuses of a partition: meaning and remedy. Only a group has ERR."""
+"""Burrow's statuses of a partition, with meaning and remedy. ERR occurs only for a group."""
 _RUN = re.compile(r"(\w{1,40}?)__\d{4}-\d\d-\d\dT(\d\d:\d\d:\d\d)\S*", re.ASCII)
-"""The id of a run of Airflow: kind of start, and time."""
+"""The id of a run of Airflow: how it was started, and when."""
 MOST_RUN = 32
 
 
 def _gone(one: Cause) -> str:
-    # A forced leave commits and deregisters like any other: only the reason shows the failure.
+    # A forced leave commits and deregisters like any other leave; only its reason shows the failure.
     failed = one.ending is Ending.LEFT and one.why and not one.by
     ending = "it had to leave" if failed else _ENDINGS.get(one.ending, "how is not known")
     return f"{one.name} is gone ({ending}{cause_text.restart_planned(one)}{because(one.why)})"
@@ -105,12 +105,12 @@ def _phrase(cause: Cause) -> str:
 
 
 def presence(one: ConsumerOverview) -> str:
-    """Return a consumer's presence. A clean leave is no alarm."""
+    """Return how a consumer is present. A clean leave is no alarm."""
     return "left" if one.left and one.presence == Presence.GONE else one.presence
 
 
 def offers(one: ConsumerOverview) -> tuple[str, ...]:
-    """Return the actions that would change something for this consumer."""
+    """Return the actions that have an effect for this consumer."""
     drain = "undrain" if one.drained else "drain"
     match one.presence:
         case Presence.GONE | overview.NOT_STARTED:
@@ -131,12 +131,12 @@ def kind(code: str) -> str:
 
 
 def actor_words(one: Actor) -> str:
-    """Return all texts that a filter may search: the actor, and the run and DAG."""
+    """Return all texts in which a filter searches: the actor, the run and the DAG."""
     return f"{one.who} {one.dag} {one.dag_name} {one.run} {run_name(one.run)} {actor(one)}"
 
 
 def actor(one: Actor) -> str:
-    """Return the actor of a transition. A task instance also has a link (`task_path`)."""
+    """Return the actor of a transition as text. A task instance also has a link (`task_path`)."""
     match one.kind:
         case "airflow":
             return f"{spelled(one.task)}, try {one.attempt}"
@@ -148,23 +148,21 @@ def actor(one: Actor) -> str:
 
 
 def ran(one: Actor) -> str:
-    """Return a run of Airflow in one line with the requesting person, or any other actor."""
+    """Return a run of Airflow in one line, with the person who requested it; or any other actor."""
     if one.kind == "airflow":
         return run_name(one.run) + (f" for {one.who}" if one.who else "")
     return actor(one)
 
 
 def run_name(run: str) -> str:
-    """Return a run's id in short, such as `asset triggered 10:23:36`. An unknown id is cut."""
+    """Return a run's id in short form, such as `asset triggered 10:23:36`. An id of unknown form is cut."""
     if found := _RUN.fullmatch(run):
         return f"{found[1].replace('_', ' ')} {found[2]}"
     return cut(run, MOST_RUN)
 
 
 def task_path(one: Actor) -> str:
-    """Return the path of the task instance, with the log of its try if known, below Airflow's address; empty without a
-    task.
-    """
+    """Return the path of a task instance below Airflow's address, with its try if known; empty without a task."""
     if one.kind != "airflow" or not (one.dag and one.run and one.task):
         return ""
     tried = f"?try_number={one.attempt}" if one.attempt else ""
