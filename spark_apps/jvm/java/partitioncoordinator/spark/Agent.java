@@ -52,7 +52,7 @@ final class Agent implements AutoCloseable {
         }
     }
 
-    /** The agent's answer; an {@code IllegalStateException} has the agent's sentence. */
+    /** The agent's answer. An error is an {@code IllegalStateException} with the agent's sentence. */
     JsonNode ask(String call, Map<String, ?> fields) {
         ObjectNode request = JSON.valueToTree(fields);
         request.put("call", call);
@@ -71,7 +71,7 @@ final class Agent implements AutoCloseable {
             }
             return found.get("ok");
         } catch (ClosedByInterruptException error) {
-            throw new UncheckedIOException(error); // Spark knows by this that the query was stopped
+            throw new UncheckedIOException(error); // by this exception Spark knows that the query was stopped
         } catch (IOException error) {
             close();
             throw failed("the agent at " + path + " did not answer (" + error + "); the driver's log says why", error);

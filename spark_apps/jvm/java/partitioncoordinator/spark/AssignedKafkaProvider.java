@@ -62,7 +62,7 @@ public final class AssignedKafkaProvider implements TableProvider, DataSourceReg
 
         @Override
         public Set<TableCapability> capabilities() {
-            return Set.of(TableCapability.MICRO_BATCH_READ, TableCapability.BATCH_READ); // the second to refuse it
+            return Set.of(TableCapability.MICRO_BATCH_READ, TableCapability.BATCH_READ); // batch: for our own error
         }
 
         @Override

@@ -14,11 +14,11 @@ import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 
-/** The stream of one topic. The agent decides everything; Spark's offset is the agent's JSON, unread. */
+/** The stream of one topic. The agent decides everything. Spark's offset holds the agent's JSON without reading it. */
 final class AssignedStream implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
     private final Map<String, String> options;
     private final boolean blocks;
-    private Agent agent; // a stream has no effect before its first request: Spark may make several
+    private Agent agent; // connected at the first request, because Spark may make streams that it does not use
     private ReadSettings settings;
     private BatchOffset logEnd;
     private Map<String, String> metrics = Map.of();
@@ -45,7 +45,10 @@ final class AssignedStream implements MicroBatchStream, SupportsTriggerAvailable
         throw new UnsupportedOperationException("Spark asks with a start");
     }
 
-    /** The next batch, or {@code start}; the agent waits a moment for records, and knows the limit from the options. */
+    /**
+     * The next batch; {@code start} if there is none. The agent waits a moment for records, and has the limit from the
+     * options.
+     */
     @Override
     public Offset latestOffset(Offset start, ReadLimit limit) {
         Map<String, Object> from = Map.of("start", Agent.read(start.json()));
@@ -54,7 +57,7 @@ final class AssignedStream implements MicroBatchStream, SupportsTriggerAvailable
             logEnd = latest.get("log_end").isNull() ? null : new BatchOffset(latest.get("log_end"));
             metrics = ReadSettings.texts(latest.get("metrics"));
             BatchOffset batch = new BatchOffset(latest.get("batch"));
-            // For Spark, no new batch means the end; but partitions may be on their way to this consumer.
+            // An unchanged offset ends the query, but partitions may still be on their way to this consumer.
             if (!untilNow
                     || !batch.json().equals(start.json())
                     || ask("is_over", Map.of()).asBoolean()) {
@@ -68,7 +71,7 @@ final class AssignedStream implements MicroBatchStream, SupportsTriggerAvailable
         return logEnd;
     }
 
-    /** The distance to the log's end behind the last planned batch, under the names of Spark's Kafka source. */
+    /** The lag behind the last planned batch, under the names of Spark's Kafka source. */
     @Override
     public Map<String, String> metrics(Optional<Offset> consumed) {
         return metrics;
@@ -110,7 +113,7 @@ final class AssignedStream implements MicroBatchStream, SupportsTriggerAvailable
 
     @Override
     public void commit(Offset end) {
-        // the next request for a batch says so
+        // the next request for a batch tells the agent
     }
 
     @Override
@@ -157,7 +160,7 @@ final class AssignedStream implements MicroBatchStream, SupportsTriggerAvailable
 
     record Task(OffsetRange[] ranges) implements InputPartition {}
 
-    /** {@code blocks}: of the blocks for a Python stage; null = rows. */
+    /** {@code blocks}: shape of the blocks for a Python stage; null = rows. */
     record Readers(ReadSettings settings, BlockReader.Shape blocks) implements PartitionReaderFactory {
         @Override
         public PartitionReader<InternalRow> createReader(InputPartition partition) {

@@ -27,21 +27,21 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Hands records to a Python stage in blocks: an Arrow stream of many records is the value of one row.
+ * Passes records to a Python stage in blocks. A block is an Arrow stream of many records, in a single row.
  *
- * <p>Every record is a row, because Spark counts the rows of a source as its records. The row of a block's last record has
- * the block; the other rows are null.
+ * <p>Spark counts a source's rows as its records, so each record has a row. The row of a block's last record has the
+ * block, and the rows of the other records are null.
  */
 final class BlockReader implements PartitionReader<InternalRow> {
     static final StructType SCHEMA = new StructType().add("block", DataTypes.BinaryType);
 
     private static final int MOST_BYTES = 4 << 20;
-    // At most, of an Arrow stream: the schema, the description of a batch, the end; the gaps between a column's
-    // buffers.
+    // Maximum bytes of an Arrow stream besides the columns: schema, description of the batch, end; and of the gaps
+    // between a column's buffers.
     private static final int STREAM_BYTES = 16 << 10;
     private static final int BUFFER_BYTES = 1 << 10;
 
-    /** What the session asks of the batches that a Python stage gets. */
+    /** The session's settings for the batches of a Python stage. */
     record Shape(int mostRecords, String timeZone, boolean largeTypes) implements Serializable {
         static Shape ofSession() {
             SQLConf session = SQLConf.get();
@@ -114,10 +114,10 @@ final class BlockReader implements PartitionReader<InternalRow> {
         writer.reset();
         count = 0;
         bytes = 0;
-        return stream.bytes.array(); // the end of the stream is marked: what is behind is not read
+        return stream.bytes.array(); // bytes after the stream's end mark are not read
     }
 
-    /** Takes an Arrow stream without a copy between. */
+    /** Takes an Arrow stream without another copy. */
     private record Block(ByteBuffer bytes) implements WritableByteChannel {
         @Override
         public int write(ByteBuffer source) {
@@ -133,7 +133,7 @@ final class BlockReader implements PartitionReader<InternalRow> {
 
         @Override
         public void close() {
-            // nothing is held
+            // no resource is held
         }
     }
 
@@ -141,7 +141,7 @@ final class BlockReader implements PartitionReader<InternalRow> {
         return Stream.of(columns.fields()).map(column -> field(column.name(), column.dataType(), shape));
     }
 
-    /** As Spark's own, whose function for it has other parameters in other releases. */
+    /** Like Spark's own function, whose parameters differ between releases. */
     private static Field field(String name, DataType type, Shape shape) {
         ArrowType arrow;
         List<Field> children = List.of();

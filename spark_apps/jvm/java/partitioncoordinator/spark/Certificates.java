@@ -17,9 +17,9 @@ import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
-/** TLS: librdkafka's certificates, keys and ciphers, as those of Java's client. */
+/** TLS: converts librdkafka's settings of certificates, keys and ciphers to those of Java's client. */
 final class Certificates {
-    /** Settings that Java's client does not have under these names. */
+    /** librdkafka's settings whose names Java's client does not know. */
     private static final Set<String> ONLY_LIBRDKAFKA = Set.of(
             "ssl.ca.location",
             "ssl.ca.pem",
@@ -31,14 +31,14 @@ final class Certificates {
     private static final String IDENTIFICATION = "ssl.endpoint.identification.algorithm";
     private static final String CIPHERS = "ssl.cipher.suites";
 
-    /** Where systems keep the authorities that they trust; librdkafka looks there too. */
+    /** Files in which systems keep their trusted authorities. librdkafka looks there too. */
     private static final List<String> SYSTEM = List.of(
             "/etc/ssl/certs/ca-certificates.crt",
             "/etc/pki/tls/certs/ca-bundle.crt",
             "/etc/ssl/ca-bundle.pem",
             "/etc/ssl/cert.pem");
 
-    /** A file's name in a folder that {@code openssl rehash} has prepared. */
+    /** The name of a file in a folder that {@code openssl rehash} has prepared. */
     private static final Pattern HASHED = Pattern.compile("[0-9a-f]{8}\\.\\d+");
 
     private static final Pattern OPENSSL_CIPHER =
@@ -78,7 +78,7 @@ final class Certificates {
         }
     }
 
-    /** The trusted certificates that the settings name, else the system's; empty: those of the JVM. */
+    /** The trusted certificates of the settings, else of the system; empty means the certificates of the JVM. */
     static String authorities(Map<String, String> own, String prefix) {
         String location = own.getOrDefault(prefix + "location", "");
         if (!location.isEmpty() && !location.equals("probe") && Files.isDirectory(Path.of(location))) {
@@ -110,7 +110,7 @@ final class Certificates {
                 .orElse("");
     }
 
-    /** The content of the file {@code location}, and of the setting {@code pem}. */
+    /** The content of the file {@code location}, followed by the setting {@code pem}. */
     private static String text(Map<String, String> own, String prefix) {
         String location = own.getOrDefault(prefix + "location", "");
         String file = location.isEmpty() ? "" : read(prefix + "location", location);
@@ -132,7 +132,7 @@ final class Certificates {
                 .formatted(setting, location, error.getClass().getSimpleName()));
     }
 
-    /** OpenSSL's list says nothing of TLS 1.3, so those ciphers stay permitted. */
+    /** The permitted ciphers by Java's names. OpenSSL's list does not cover TLS 1.3, whose ciphers stay permitted. */
     private static String ciphers(String list) {
         String[] names = list.strip().split("[:, ]+");
         if (list.isBlank() || Arrays.stream(names).allMatch(name -> name.startsWith("TLS_"))) {

@@ -73,7 +73,7 @@ final class ClientSettings {
             "heartbeat.interval.ms partition.assignment.strategy coordinator.query.interval.ms",
             "max.poll.interval.ms auto.commit.enable auto.commit.interval.ms enable.auto.offset.store",
             "enable.partition.eof offset.store.method offset.store.path offset.store.sync.interval.ms",
-            // Of TLS and log-ins: parts of other settings, and a store of Windows.
+            // TLS and log-ins: settings that are parts of others, and the certificate store of Windows.
             "ssl.ca.certificate.stores ssl.engine.id",
             // Producers.
             "transactional.id transaction.timeout.ms enable.idempotence enable.gapless.guarantee linger.ms retries",
@@ -82,7 +82,7 @@ final class ClientSettings {
             "batch.num.messages delivery.report.only.error sticky.partitioning.linger.ms request.required.acks acks",
             "message.timeout.ms delivery.timeout.ms queuing.strategy produce.offset.report partitioner");
 
-    /** A setting whose loss would matter → why the reader cannot follow it. */
+    /** Settings that must not be ignored silently → why the reader cannot apply them. */
     private static final Map<String, String> REFUSED = Map.ofEntries(
             Map.entry("enable.ssl.certificate.verification", "the reader always checks the brokers' certificates"),
             Map.entry("ssl.curves.list", "set the system property jdk.tls.namedGroups for the executors"),
@@ -96,7 +96,7 @@ final class ClientSettings {
             Map.entry("sasl.oauthbearer.metadata.authentication.type", "set sasl.oauthbearer.method=oidc"),
             Map.entry("sasl.oauthbearer.assertion.private.key.pem", "set sasl.oauthbearer.assertion.private.key.file"));
 
-    /** Values with which a refused setting asks for nothing. */
+    /** Values with which a refused setting has no effect, so that it can be ignored. */
     private static final Map<String, String> HARMLESS = Map.of(
             "enable.ssl.certificate.verification", "true", "sasl.oauthbearer.metadata.authentication.type", "none");
 
@@ -107,8 +107,8 @@ final class ClientSettings {
     private ClientSettings() {}
 
     /**
-     * All settings of the executor's client, in rising priority: defaults, the topic's and the consumer's ({@code kafka}),
-     * the secret ones (see {@link SettingsFile}), the source's options, the fixed ones.
+     * All settings of the executor's client. Later settings override earlier ones: defaults, settings of topic and
+     * consumer ({@code kafka}), secret settings (see {@link SettingsFile}), the source's options, fixed settings.
      */
     static Map<String, Object> of(Map<String, String> kafka, String settingsFile, Map<String, String> options) {
         Map<String, String> given = merged(List.of(kafka, SettingsFile.load(settingsFile), options));
@@ -117,7 +117,10 @@ final class ClientSettings {
         return checked(given);
     }
 
-    /** Refuse wrong settings at the start of a stream, on the driver: without the file, which may be on executors only. */
+    /**
+     * Refuse wrong settings when a stream starts, on the driver. Does not read the file, which may exist only on
+     * executors.
+     */
     static void check(Map<String, String> kafka, Map<String, String> options) {
         Map<String, String> given = merged(List.of(kafka, options));
         Login.translate(given, false);
@@ -125,7 +128,10 @@ final class ClientSettings {
         checked(given);
     }
 
-    /** A client with these settings. A {@code ReadFailed: ...} may pass: no broker's name is known, or a log-in fails. */
+    /**
+     * A client with these settings. {@code ReadFailed: ...} may pass by itself: no known broker name, or a failed
+     * log-in.
+     */
     static KafkaConsumer<byte[], byte[]> client(Map<String, Object> settings) {
         try {
             return withOwnLoader(() -> new KafkaConsumer<>(settings));
@@ -142,7 +148,7 @@ final class ClientSettings {
         }
     }
 
-    /** Kafka's client looks for the classes that settings name, and for the modules of log-ins, in the thread's loader. */
+    /** Kafka's client loads the classes that settings name, and log-in modules, by the thread's class loader. */
     private static <T> T withOwnLoader(Supplier<T> made) {
         Thread thread = Thread.currentThread();
         ClassLoader before = thread.getContextClassLoader();
@@ -162,7 +168,7 @@ final class ClientSettings {
         return bad("the Kafka settings are not usable: " + problem + "; correct them");
     }
 
-    /** The settings under Java's names, if there are any, without the ignored ones. A later layer overrides. */
+    /** The settings under Java's names where these exist, without ignored settings. A later layer overrides. */
     private static Map<String, String> merged(List<Map<String, String>> layers) {
         Map<String, String> found = new TreeMap<>();
         for (Map<String, String> layer : layers) {
@@ -193,7 +199,7 @@ final class ClientSettings {
         found.putAll(FIXED);
         try {
             Map<String, Object> parsed = withOwnLoader(() -> JAVA.parse(found));
-            // As in librdkafka, a fetch has the broker's waiting time in addition.
+            // As in librdkafka, the broker's waiting time adds to the time limit of a request.
             found.put(REQUEST, (int)
                     Math.min(Integer.MAX_VALUE, 0L + (Integer) parsed.get(REQUEST) + (Integer) parsed.get(WAIT)));
         } catch (ConfigException error) {
@@ -222,7 +228,7 @@ final class ClientSettings {
                         .filter(address -> !address.isEmpty())
                         .map(address -> address.matches(".*:\\d+") ? address : address + ":9092")
                         .collect(Collectors.joining(","));
-            // librdkafka's 0 is the system's size of a buffer, and no limit of idle connections.
+            // In librdkafka, 0 means the system's buffer size, or no limit for idle connections.
             case "send.buffer.bytes", "receive.buffer.bytes", "connections.max.idle.ms" ->
                 value.equals("0") ? "-1" : value;
             case "security.protocol", "sasl.mechanism" -> value.toUpperCase(Locale.ROOT);
@@ -245,7 +251,7 @@ final class ClientSettings {
         }
         return found.indexOf("JAAS config") < 0
                 ? found.toString()
-                : "sasl.jaas.config has not the form of JAAS"; // a part of it could be shown
+                : "sasl.jaas.config has not the form of JAAS"; // the original text could show a part of the setting
     }
 
     private static Set<String> words(String... lines) {

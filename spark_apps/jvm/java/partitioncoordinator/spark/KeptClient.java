@@ -14,11 +14,11 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.InterruptException;
 
 /**
- * A Kafka client of this process, kept from task to task with the records that it has fetched beyond the ends of ranges.
- * One task uses a client at a time. The client belongs to no group and commits nothing.
+ * A Kafka client of this process, kept from task to task together with records fetched beyond the ends of ranges. One
+ * task uses a client at a time. The client belongs to no group and commits nothing.
  */
 final class KeptClient {
-    /** Records that were fetched so long ago are fetched again: the log may have changed meanwhile. */
+    /** Age at which kept records are fetched again, because the log may have changed. */
     static final long FRESH_NS = 10_000_000_000L;
 
     private static final long IDLE_NS = 300_000_000_000L;
@@ -29,7 +29,10 @@ final class KeptClient {
     private final Map<TopicPartition, Ahead> ahead = new HashMap<>();
     private long idleSince;
 
-    /** A partition's next offset, the records from there on that were fetched, and when and for which holding. */
+    /**
+     * A partition's next offset, the records fetched from there on, their time, and the holding under which they were
+     * read.
+     */
     private record Ahead(long next, long epoch, List<ConsumerRecord<byte[], byte[]>> records, long at) {}
 
     KeptClient(Map<String, Object> settings, Consumer<byte[], byte[]> consumer) {
@@ -37,7 +40,7 @@ final class KeptClient {
         this.consumer = consumer;
     }
 
-    /** An idle client with these settings, by preference of the same partitions, or a new client. */
+    /** An idle client with these settings, preferably with records of these partitions; otherwise a new client. */
     static KeptClient take(Map<String, Object> settings, Collection<TopicPartition> partitions) {
         List<KeptClient> old = new ArrayList<>();
         KeptClient best = null;
@@ -68,7 +71,7 @@ final class KeptClient {
         }
     }
 
-    /** Fetch these partitions alone, from their positions on; returns the kept records of each. */
+    /** Fetch only these partitions, from the beginning of their ranges. Returns the kept records by partition. */
     Map<TopicPartition, List<ConsumerRecord<byte[], byte[]>>> begin(Map<TopicPartition, OffsetRange> ranges) {
         long now = System.nanoTime();
         ahead.values().removeIf(kept -> now - kept.at > FRESH_NS);
@@ -91,14 +94,14 @@ final class KeptClient {
         return found;
     }
 
-    /** A range has ended before {@code next}; the records from there on are for the next range. */
+    /** End a range before {@code next}. The fetched records from there on are kept for the next range. */
     void finish(TopicPartition partition, long next, long epoch, List<ConsumerRecord<byte[], byte[]>> rest) {
         consumer.pause(List.of(partition));
         ahead.put(partition, new Ahead(next, epoch, rest, System.nanoTime()));
     }
 
     void close() {
-        boolean interrupted = Thread.interrupted(); // else the client would not close its connections
+        boolean interrupted = Thread.interrupted(); // while interrupted, the client would not close its connections
         try {
             consumer.close(Duration.ofSeconds(1));
         } catch (InterruptException again) {

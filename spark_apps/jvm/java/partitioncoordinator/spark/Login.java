@@ -12,7 +12,7 @@ import java.util.TreeSet;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
-/** SASL: librdkafka's settings of a log-in, as Java's {@code sasl.jaas.config} and its companions. */
+/** SASL: converts librdkafka's log-in settings to Java's {@code sasl.jaas.config} and the settings beside it. */
 final class Login {
     static final String CLIENT_ID = "sasl.oauthbearer.client.credentials.client.id";
     static final String CLIENT_SECRET = "sasl.oauthbearer.client.credentials.client.secret";
@@ -23,7 +23,7 @@ final class Login {
     private static final String OAUTH = MODULES + "oauthbearer.";
     private static final String ALLOWED = "org.apache.kafka.sasl.oauthbearer.allowed.";
 
-    /** Settings that Java's client does not have under these names. */
+    /** librdkafka's settings whose names Java's client does not know. */
     private static final Set<String> ONLY_LIBRDKAFKA = Set.of(
             "sasl.username",
             "sasl.password",
@@ -47,7 +47,7 @@ final class Login {
         Map<String, String> own = new TreeMap<>(given);
         given.keySet().removeAll(ONLY_LIBRDKAFKA);
         if (own.getOrDefault(KINIT, "").contains(" ")) {
-            given.remove(KINIT); // librdkafka's is a command line, Java's a path
+            given.remove(KINIT); // a command line in librdkafka, a path in Java
         }
         if (!complete || !protocol.strip().startsWith("SASL") || given.containsKey(JAAS)) {
             return;
@@ -62,7 +62,7 @@ final class Login {
             }
             case "OAUTHBEARER" -> byToken(own, given);
             default -> {
-                // The JVM's own file of log-ins names the module.
+                // The JVM's own JAAS file names the module.
             }
         }
     }
@@ -153,7 +153,7 @@ final class Login {
         return found;
     }
 
-    /** Kafka's client reads tokens from named addresses and files only: name the one that the settings have. */
+    /** Allow this resource: Kafka's client reads tokens only from allowed addresses and files. */
     private static synchronized void allow(String kind, String resource) {
         if (resource != null) {
             Set<String> all = new TreeSet<>(

@@ -35,7 +35,7 @@ final class PemKey {
 
     private PemKey() {}
 
-    /** The key of the text; OpenSSL's older forms of RSA and EC keys get the frame of PKCS #8. */
+    /** The key in the text. Keys in OpenSSL's older RSA and EC forms are wrapped in PKCS #8. */
     static String pkcs8(String text, String password) {
         Matcher found = KEY.matcher(text);
         if (!found.find()) {
@@ -94,7 +94,7 @@ final class PemKey {
         return "-----BEGIN %1$s-----\n%2$s\n-----END %1$s-----\n".formatted("PRIVATE KEY", lines);
     }
 
-    /** The curve's identifier: the part 0 of the sequence (RFC 5915). */
+    /** The curve's identifier, which is part 0 of the sequence (RFC 5915). */
     private static byte[] curve(byte[] key) {
         try {
             ByteBuffer parts = element(ByteBuffer.wrap(key), SEQUENCE);

@@ -29,29 +29,29 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Reads the ranges of a task to their ends. No effect outside this process, so a task may run twice. A range ends at a
- * position, never at a count, because compaction, aborted transactions and control records leave gaps.
+ * Reads the ranges of a task to their ends. Has no effect outside this process, so a task may run twice. A range ends
+ * at a position and not at a count, because compaction, aborted transactions and control records leave gaps.
  *
- * <p>The driver may not have the classes of Kafka's and our exceptions: an executor raises an {@code IOException} whose
- * text begins with the kind ({@code DataLost}, {@code ReadFailed}).
+ * <p>The driver may lack the classes of Kafka's exceptions and of ours. So an executor raises an {@code IOException}
+ * whose text begins with the kind ({@code DataLost}, {@code ReadFailed}).
  */
 final class RangesReader implements PartitionReader<InternalRow> {
     private static final Logger LOG = LoggerFactory.getLogger(RangesReader.class);
     private static final Duration POLL = Duration.ofMillis(200);
     private static final Duration LOOKUP = Duration.ofSeconds(10);
     private static final long NUDGE_MS = 10_000;
-    // How long a log may end before a planned record until it counts as cut: a new leader may lag for 30 s.
+    // After this time, a log that ends before a planned record counts as cut. A new leader may lag for 30 s.
     private static final long CUT_MS = 35_000;
 
     private final ReadSettings settings;
     private final RowWriter writer;
     private final KeptClient client;
     private final Map<TopicPartition, OffsetRange> ranges = new HashMap<>();
-    // Of the ranges that are not at their end.
+    // Next offsets of the ranges that are not read to their ends.
     private final Map<TopicPartition, Long> positions = new TreeMap<>(Comparator.comparing(TopicPartition::partition));
     private final ArrayDeque<List<ConsumerRecord<byte[], byte[]>>> fetched = new ArrayDeque<>();
     private final Set<TopicPartition> damaged = new HashSet<>();
-    private List<ConsumerRecord<byte[], byte[]>> records = List.of(); // of one partition
+    private List<ConsumerRecord<byte[], byte[]>> records = List.of(); // fetched records of one partition
     private int place;
     private TopicPartition partition;
     private long end;
@@ -100,7 +100,7 @@ final class RangesReader implements PartitionReader<InternalRow> {
         return writer.row();
     }
 
-    /** Bytes of the record as far as rows have them. */
+    /** Bytes of those parts of the record that a row has. */
     int size() {
         ConsumerRecord<byte[], byte[]> record = records.get(place - 1);
         int size = length(record.key()) + length(record.value());
@@ -121,7 +121,7 @@ final class RangesReader implements PartitionReader<InternalRow> {
         if (positions.isEmpty() && fetched.isEmpty()) {
             client.giveBack();
         } else {
-            client.close(); // ended in the midst: the next task begins with another client
+            client.close(); // a range is unfinished: the next task uses another client
         }
     }
 
@@ -135,7 +135,7 @@ final class RangesReader implements PartitionReader<InternalRow> {
         epoch = range.epoch();
     }
 
-    /** The records of one fetch are through, or the rest lies beyond the range's end. */
+    /** Leave the records of a fetch: all are read, or the rest lies beyond the range's end. */
     private void passRecords() {
         if (!records.isEmpty()) {
             boolean over = place < records.size();
@@ -190,7 +190,7 @@ final class RangesReader implements PartitionReader<InternalRow> {
         }
     }
 
-    /** Poll once for these partitions alone. */
+    /** Poll once, for these partitions only. */
     private void poll(List<TopicPartition> asked) throws IOException {
         try {
             ConsumerRecords<byte[], byte[]> polled = client.consumer.poll(POLL);
@@ -218,7 +218,7 @@ final class RangesReader implements PartitionReader<InternalRow> {
         }
     }
 
-    /** Records of one of the partitions are damaged: ask each alone to know which. */
+    /** Poll each partition alone, to find the partition with damaged records. */
     private void pollApart(List<TopicPartition> asked) throws IOException {
         for (TopicPartition key : asked) {
             client.consumer.pause(asked);
@@ -237,7 +237,7 @@ final class RangesReader implements PartitionReader<InternalRow> {
         endAt(key, offset + 1);
     }
 
-    /** Positions move over control records and aborted records without a record. */
+    /** Move the positions past control records and aborted records, for which no record comes. */
     private void passGaps(List<TopicPartition> asked) {
         for (TopicPartition key : asked) {
             endAt(key, client.consumer.position(key, LOOKUP));
@@ -248,7 +248,9 @@ final class RangesReader implements PartitionReader<InternalRow> {
         return Duration.ofMillis(Math.min(LOOKUP.toMillis(), settings.progressTimeoutMs()));
     }
 
-    /** Nothing has come for a while: does the topic exist, and has a log been cut before a planned record? */
+    /**
+     * Without records for a while, check whether the topic exists, and whether a log was cut before a planned record.
+     */
     private void lookAround(boolean cut) throws IOException {
         try {
             List<PartitionInfo> known = client.consumer.partitionsFor(settings.topic(), lookup());
@@ -270,7 +272,7 @@ final class RangesReader implements PartitionReader<InternalRow> {
         }
     }
 
-    /** The position of a range is not in the log: fail, or go on with what is left. */
+    /** Handle a position that is not in the log: fail, or continue with the remaining records. */
     private void lookForLoss(TopicPartition key) throws IOException {
         Long position = positions.get(key);
         if (position == null) {

@@ -17,20 +17,20 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Shows records as rows: the columns of Spark's Kafka source, with the holding under which a record was read.
+ * Shows records as rows: the columns of Spark's Kafka source, and the holding under which a record was read.
  *
- * <p>A row refers to the bytes of its record: Spark's plan begins with a projection, and a row written here would be the
- * second copy. One row serves all records, as with Spark's own readers.
+ * <p>A row refers to its record's bytes. A copy here would be a second one, because Spark's plan begins with a
+ * projection. One row object serves all records, as with Spark's own readers.
  */
 final class RowWriter {
     private static final Logger LOG = LoggerFactory.getLogger(RowWriter.class);
     private static final long DAY_MS = 86_400_000L;
-    // Python's first and last datetime, less a day for time zones: a producer may send any number as a time.
+    // Python's first and last datetime, less a day for time zones. A producer may send any number as a time.
     private static final long FIRST_MS = -62_135_596_800_000L + DAY_MS;
     private static final long LAST_MS = 253_402_300_799_999L - DAY_MS;
 
     private final boolean headers;
-    private final int assignment; // the first of the assignment's columns; 0 = none
+    private final int assignment; // index of the first column of the assignment; 0 = no such columns
     private final UTF8String topic;
     private final Object[] columns;
     private final InternalRow row;

@@ -36,7 +36,7 @@ final class SettingsFile {
 
     private SettingsFile() {}
 
-    /** The settings of the first existing source, or none. */
+    /** The settings of the first source that exists; empty without a source. */
     static Map<String, String> load(String path) {
         return load(path, SettingsFile::variable);
     }
@@ -48,7 +48,7 @@ final class SettingsFile {
                 : read(find(named));
     }
 
-    /** A variable of the executors; in local mode Spark sets their variables for Python's processes only. */
+    /** A variable of the executors. In local mode, Spark sets these variables only for Python processes. */
     private static String variable(String name) {
         SparkEnv spark = SparkEnv.get();
         String own = System.getenv().getOrDefault(name, "");
@@ -113,7 +113,7 @@ final class SettingsFile {
     private static Map<String, String> parse(String text, String origin) {
         Map<String, String> found = text.stripLeading().startsWith("{") ? json(text, origin) : lines(text, origin);
         String all = String.join("", found.keySet()) + String.join("", found.values());
-        boolean undecoded = all.indexOf('\uFFFD') >= 0; // the JVM reads the environment so
+        boolean undecoded = all.indexOf('\uFFFD') >= 0; // the JVM's mark for undecodable bytes
         if (all.indexOf('\0') >= 0
                 || undecoded
                 || !StandardCharsets.UTF_8.newEncoder().canEncode(all)) {
