@@ -258,7 +258,7 @@ class PlainTopic(TopicReader):
 
     @property
     def _poll_s(self) -> float:
-        """Return the time limit of a poll, which is short while partitions start, so that no start waits for it."""
+        """Return the time limit of a poll. While partitions start it is short, so that no start waits for a poll."""
         return STARTING_POLL_S if time.monotonic() < self._starting_until else POLL_S
 
     @staticmethod

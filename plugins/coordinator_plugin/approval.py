@@ -72,7 +72,7 @@ class PlanApprovalOperator(ClusterOperator, ApprovalOperator):
         self.defer(trigger=trigger, method_name="execute_complete")
 
     def ask(self, c: Coordinator, topic: str, digest: str) -> None:
-        """Build the question: its text, and who may answer. Skip the task unless exactly this plan waits."""
+        """Build the question: the text, and who may answer. Skip the task unless exactly this plan waits."""
         found = plans_to_approve.waiting(c, [topic]).get(topic)
         if found is None or found.digest != digest or found.answered:
             raise AirflowSkipException(f"the plan {digest} of {topic} does not wait for an answer: nobody is asked")

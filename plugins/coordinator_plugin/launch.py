@@ -159,7 +159,7 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
             self.log.info("%s is already launched and has not registered yet: waiting for it", self.consumer)
 
     def _submit(self, hook: CoordinatorHook, folder: RunFolder, master: str) -> None:
-        """Submit in cluster mode. On YARN the files go with the application; on Kubernetes they are in its Secret."""
+        """Submit in cluster mode. On YARN the files go with the application; on Kubernetes a Secret has them."""
         if master.startswith("spark://"):
             raise Refused("Spark's standalone master runs no Python driver in cluster mode: use client mode")
         on_kubernetes = master.startswith(cluster_mode.KUBERNETES)

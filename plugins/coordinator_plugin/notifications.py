@@ -22,8 +22,8 @@ class StuckTopicsNotifier(BaseNotifier):
     """For `on_failure_callback`, for deadlines, and for the questions of `stuck_topic`.
 
     An empty `cluster` means the default cluster. The notifier logs one line per stuck topic. With `http_conn_id` it
-    also posts the lines as `{"text": ...}` to the connection's address, which is its host or the URL in its host. The
-    password is sent as a bearer token. A failed post or a missing connection is logged, and fails nothing.
+    also posts the lines as `{"text": ...}` to that connection, whose host field has a host or a whole URL. The password
+    is sent as a bearer token. A failed post or a missing connection is logged, and fails nothing.
     """
 
     template_fields: Sequence[str] = ()

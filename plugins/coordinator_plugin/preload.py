@@ -1,4 +1,4 @@
-"""Imports the modules of tasks in the processes that fork them.
+"""Imports the modules that tasks need, in the processes that fork the tasks.
 
 A task is a fork of a worker, so it does not repeat the worker's imports. A worker imports this module with the plugin
 if Airflow loads plugins at its start (`[core] lazy_load_plugins = False`). No module here connects or starts a thread.

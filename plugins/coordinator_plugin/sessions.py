@@ -1,8 +1,8 @@
 """One coordinator per cluster and process. The triggerer runs many waits at the same time, for months.
 
 A wait borrows the cluster's coordinator and gives it back. After the last return the coordinator stays open for
-`LINGER_S`, because the next wait usually follows within seconds. Then it is closed, with its ZooKeeper session.
-Thread-safe.
+`LINGER_S`, because the next wait usually follows within seconds. Then the coordinator is closed, with its ZooKeeper
+session. Thread-safe.
 """
 
 import asyncio

@@ -20,7 +20,7 @@ from coordinator_tasks.service.actions.declarations import ACTIONS
 
 REBALANCE = "rebalance"
 ReadableCluster = NewType("ReadableCluster", str)
-"""The name of a cluster that the request's user may read. Only `Access` makes them, and `Reader` takes no others."""
+"""The name of a cluster that the request's user may read. Only `Access` makes such names, and `Reader` needs them."""
 
 
 class NotReadable(HTTPException):

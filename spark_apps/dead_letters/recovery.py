@@ -1,4 +1,4 @@
-"""Separates the bad records of a batch, to skip them or to keep them as dead letters, so that the others pass."""
+"""Separates the bad records of a batch, to skip or to keep them as dead letters, so that the good records pass."""
 
 import logging
 import time

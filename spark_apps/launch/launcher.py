@@ -4,7 +4,7 @@
 
 The caller gets one line of JSON (`pid`, `log`, `folder`, `started`) when the launcher runs in a session of its own,
 independent of the caller. The launcher starts COMMAND, passes SIGTERM on to the consumer, and waits until all processes
-of the consumer have ended. If only some of them die, the launcher ends the rest, because a consumer without all its
+of the consumer have ended. If only some processes die, the launcher ends the rest, because a consumer without all its
 processes is worse than none. Then the launcher writes `ended[incarnation] = reaped` into ZooKeeper, with the reason
 (secrets of the settings hidden), so that others get the partitions of a killed consumer at once. While ZooKeeper is
 down, the launcher retries for `--report-limit` seconds. If the installation was upgraded meanwhile, a new Python

@@ -63,7 +63,7 @@ def configure(builder: SparkSession.Builder, *, idempotent_sink: bool = False) -
 
 
 def given_to_spark(names: Iterable[str]) -> dict[str, str]:
-    """Return the named settings that spark-submit has got, on its command line or in its file of defaults."""
+    """Return these settings as given to spark-submit, by command line or file of defaults."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
     SparkContext._ensure_initialized()  # noqa: SLF001 - before a session, this alone connects to the JVM

@@ -1,8 +1,8 @@
 """`Stateful`, the result of a pipeline with state, and the sink that runs its processor.
 
-The processor runs in the driver, inside the sink's transaction. One statement reads the state of the batch's keys; the
-processor changes it in memory; one statement writes it. Then the processor's rows are stored and the positions move. As
-in Spark, each batch uses a fresh copy of the processor.
+The processor runs in the driver, inside the sink's transaction. One statement reads the state of the batch's keys, the
+processor changes the state in memory, and one statement writes the state. Then the processor's rows are stored and the
+positions move. As in Spark, each batch uses a fresh copy of the processor.
 """
 
 from collections.abc import Sequence

@@ -95,7 +95,7 @@ class SharedAnswers:
 
 
 class ClusterReader:
-    """Runs functions that read, each with the coordinator of its cluster."""
+    """Runs reading functions, each with its cluster's coordinator."""
 
     def __init__(
         self,
@@ -156,6 +156,6 @@ class ClusterReader:
 
 
 def _forget(late: "asyncio.Future[T]") -> None:
-    """Retrieve an exception that nobody awaits, because asyncio would log it."""
+    """Retrieve the exception of a late call. Otherwise asyncio would log it."""
     if not late.cancelled():
         late.exception()

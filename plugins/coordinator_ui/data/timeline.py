@@ -1,7 +1,7 @@
 """A rebalance on a time axis: the states of each partition, below Airflow's tasks. Pure.
 
-Positions are in units of `WIDTH`. The template draws them as SVG, so that a chart needs no script, and a screen reader
-can read it.
+Positions are in units of `WIDTH`. The template draws charts as SVG, which need no script and can be read by screen
+readers.
 """
 
 import math

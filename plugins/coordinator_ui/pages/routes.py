@@ -62,7 +62,7 @@ SHOWN = 20
 MOST_SHOWN = 500
 LISTED = 50
 LISTS_LIMIT_S = 2.0
-"""Seconds that a form waits for its choices. After that, it is shown without choices."""
+"""Seconds that a form waits for its choices. A form that waits longer is shown without choices."""
 MOST_SERIES = 12
 MOST_CLUSTERS = 20
 LIVE_SCRIPTS = ("uPlot", "live")

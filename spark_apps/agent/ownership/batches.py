@@ -112,7 +112,7 @@ class Batches:
         return frozenset(waiting), frozenset(one.partition for one in found[1] if one not in mine)
 
     def withdraw(self, partitions: Collection[int]) -> None:
-        """Take partitions out of the handed-out batch. None of their records have passed the sink."""
+        """Take partitions out of the handed-out batch. No record of these partitions has passed the sink."""
         if self.outstanding is not None:
             batch, ranges = self.outstanding
             self.outstanding = (batch, tuple(one for one in ranges if one.partition not in partitions))
@@ -138,7 +138,7 @@ class Batches:
             self.drop()
 
     def refuse(self, refused: Mapping[int, SinkEntry]) -> None:
-        """Note that the sink has left out these partitions of the batch, because it holds another owner's token."""
+        """Note that the sink has left out these partitions of the batch: the sink holds another owner's token."""
         for partition in refused.keys() & self._holdings.held.keys():
             self._grants.refused(partition, refused[partition])
         self.withdraw(refused.keys())

@@ -96,7 +96,7 @@ class Failing:
     # Events ----------------------------------------------------------------------------------------------------------
 
     def fail(self, ranges: Collection[Range], why: str) -> None:
-        """Note a failed batch of these ranges. None of its offsets count as passed."""
+        """Note a failed batch of these ranges. No offset of the batch counts as passed."""
         partitions = [one.partition for one in ranges]
         now, why, held = self._clock.monotonic(), one_line(why), self._holdings.held
         known = {p: one for one in self._current() for p in one.epochs}

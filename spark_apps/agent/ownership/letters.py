@@ -30,7 +30,7 @@ class LetterCounts:
         return stopped is not None
 
     def exceeds(self, partition: int, bad: int, records: int, share: float, per_minute: int) -> bool:
-        """Return whether the partition exceeds its bound with these records and those of the last minute."""
+        """Return whether these records, together with the last minute's, exceed the partition's bound."""
         minute = self._minute(partition)
         all_bad = bad + sum(one for _, one, _ in minute)
         all_records = records + sum(one for _, _, one in minute)

@@ -48,7 +48,7 @@ class Listening:
         return telling
 
     def told(self, telling: Telling, wanted: Mapping[int, int]) -> None:
-        """Take the answer of a call. `wanted`: partition → offset at which the application wants it to begin."""
+        """Take the answer of a call. `wanted`: partition → the offset that the application wants as its start."""
         held = self._holdings.held
         starts, left_out = starts_after(held, telling, wanted, adjustable=not self._holdings.terms.claims)
         for partition, start in starts.items():

@@ -1,8 +1,8 @@
 """Plans the next batch. A plan never delays a hand-off. No threads.
 
 - A batch starts when the last batch has passed, but at most every `batch_interval_s`. If a newly started partition has
-  records, a batch starts at once. A batch reads up to the present end of the log. If it takes all available records, it
-  first waits up to `ENDS_WAIT_S` for a newer answer about that end.
+  records, a batch starts at once. A batch reads up to the present end of the log. A batch that takes all available
+  records first waits up to `ENDS_WAIT_S` for a newer answer about the log's end.
 - With `min_offsets`, a batch waits for this many offsets, but at most until `max_delay_s` after the last batch. Starts
   and stops do not wait for it, and the waiting partitions do not count as stalled.
 - While a partition comes to this consumer (for `handoff_s` at most), and in the partition's first batch, a batch has at

@@ -192,7 +192,7 @@ class Process:
             server.close()
 
     def _say_leaving(self, reason: str) -> None:
-        """Tell the launcher that this process ends, so that the launcher kills the process if it gets stuck."""
+        """Tell the launcher that this process ends, so that the launcher kills a stuck process."""
         if not self.settings.run_folder or self._said == reason:
             return
         self._said = reason

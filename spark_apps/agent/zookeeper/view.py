@@ -48,7 +48,7 @@ class SessionChanged(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A partition's node, as last read or written in this session: its version, and its release's epoch (0 = none)."""
+    """A partition's node as last read or written in this session: node version, and epoch of the release (0 = none)."""
 
     version: int
     epoch: int

@@ -50,7 +50,7 @@ class Cursor:
         return self.query(statement, values)
 
     def query_in(self, statement: str, values: Row, column: str, wanted: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Return all rows of a query, which ends with a condition, whose column has one of the wanted values."""
+        """Return all rows with one of the wanted values in the column. The statement ends with a condition."""
         found: list[tuple[Any, ...]] = []
         for first in range(0, len(wanted), MOST_MARKS):
             some = wanted[first : first + MOST_MARKS]
