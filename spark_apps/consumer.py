@@ -245,7 +245,6 @@ class Consumer(TopicReaders[TopicQuery]):
         return progress.start(writer.option("checkpointLocation", checkpoint).queryName(topic))
 
     def _of_bad_records(self, topic: str, build: Build, stream: DataFrame) -> tuple[Site, Rerun]:
-        """Return the data for the treatment of a topic's bad records."""
         process, settings = self._process, self._how.pipeline
 
         def again(frame: DataFrame) -> Output:

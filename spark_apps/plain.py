@@ -136,7 +136,6 @@ class PlainTopic(TopicReader):
         self._thread.start()
 
     def end(self) -> bool:
-        """See `TopicReader`."""
         self._stop.set()
         self._thread.join(JOIN_TIMEOUT_S)
         return not self._thread.is_alive()
@@ -446,7 +445,6 @@ class PlainConsumer:
                 topics.close()
 
     def leave(self, within_s: float | None = None) -> None:
-        """Ask for a clean leave."""
         self._requests.ask(within_s)
 
 

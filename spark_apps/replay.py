@@ -155,7 +155,6 @@ class Replay:
         return self._rerun.over(self._spark, records, {})
 
     def _keep(self, letter: Letter, error: Exception) -> None:
-        """Keep the letter with the new error."""
         kind, text = shown_error(error)
         failed = replace(
             letter,

@@ -20,7 +20,6 @@ class ClusterPageLink(BaseOperatorLink):
     name = "Topics and consumers"
 
     def get_link(self, operator: "BaseOperator", **_: Any) -> str:
-        """Return a path below Airflow's address."""
         return f"{pages_address()}/clusters/{find_cluster(getattr(operator, 'cluster', '')).name}"
 
 
@@ -31,5 +30,4 @@ class ResultLink(BaseOperatorLink):
     name = "Result"
 
     def get_link(self, operator: "BaseOperator", *, ti_key: Any) -> str:  # noqa: ARG002 - Airflow's signature
-        """Return a path below Airflow's address."""
         return f"{pages_address()}/runs/{quote(ti_key.dag_id)}/{quote(ti_key.run_id)}"

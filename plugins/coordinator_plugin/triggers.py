@@ -85,7 +85,6 @@ class ZooKeeperTrigger(BaseTrigger):
         super().__init__()  # type: ignore[no-untyped-call]
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the path and the arguments that Airflow stores."""
         return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in self.arguments}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -233,13 +232,11 @@ class QuestionTrigger(HITLTrigger):
         )
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the path and the arguments that Airflow stores."""
         names = ("cluster", "topic", "consumer", "digest")
         arguments = {**super().serialize()[1], **{name: getattr(self, name) for name in names}}
         return "coordinator_plugin.triggers.QuestionTrigger", arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Resume the task with the answer."""
         while True:
             await asyncio.sleep(self.poke_interval)
             event = await self._handle_response()  # type: ignore[no-untyped-call]

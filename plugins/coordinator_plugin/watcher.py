@@ -48,7 +48,6 @@ class ZooKeeperChangesTrigger(BaseEventTrigger):
         self._note_at_s = 0.0
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the path and the arguments that Airflow stores."""
         return "coordinator_plugin.watcher.ZooKeeperChangesTrigger", {"cluster": self.cluster, "scope": self.scope}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:

@@ -152,7 +152,6 @@ class RowSink:
         self._create = f'CREATE TABLE IF NOT EXISTS "{table}" ({types}, {keys})'
 
     def prepare(self, cursor: Cursor) -> None:
-        """Create the table if missing."""
         cursor.execute(self._create)
 
     def write(self, cursor: Cursor, rows: Iterable[Row]) -> None:

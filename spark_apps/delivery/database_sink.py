@@ -64,7 +64,6 @@ class DatabaseSink:
         self._lock = threading.Lock()
 
     def claim(self, writer: Writer, tokens: Mapping[int, Token], forget: Mapping[int, int]) -> dict[int, SinkEntry]:
-        """See `TransactionalSink`."""
         with self._answering(), self._for_claims().transaction() as cursor:
             self._make_tables(cursor)
             rows = [(writer.cluster, writer.topic, p, writer.topic_id, *_held(t, writer)) for p, t in _sorted(tokens)]
@@ -116,11 +115,9 @@ class DatabaseSink:
         """Raise an error if none of these partitions may be claimed."""
 
     def _add(self, cursor: Cursor, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table) -> None:  # noqa: ARG002 - for state
-        """Add the rows of a batch."""
         self.store(cursor, rows)
 
     def close(self) -> None:
-        """Close the connections."""
         for database in (self._first_claim, self._claims, self.database):
             database.close()
 

@@ -67,7 +67,6 @@ class Hooks:
 
     @property
     def consuming(self) -> tuple[ConsumerInterceptor, ...]:
-        """Return the interceptors for the executors."""
         return tuple(one for one in self.interceptors if type(one).on_consume is not ConsumerInterceptor.on_consume)
 
     @property

@@ -179,7 +179,6 @@ def opened(reader: RunFacts, environ: Mapping[str, str] = os.environ) -> Lineage
 
 
 def _event(kind: str, run: _Run, namespace: str, reader: RunFacts, problem: str) -> Any:
-    """Return an event of OpenLineage's client."""
     events, facets = import_module("openlineage.client.event_v2"), import_module("openlineage.client.facet_v2")
     tag, facts = facets.tags_run.TagsRunFacetFields, {"cluster": reader.cluster, "consumer": reader.consumer}
     facts["incarnation"] = str(reader.incarnation)

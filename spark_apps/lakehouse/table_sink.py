@@ -62,7 +62,6 @@ class TableSink:
         self._claiming: _Claim | None = None
 
     def claim(self, writer: Writer, tokens: Tokens, forget: Mapping[int, int]) -> dict[int, SinkEntry]:
-        """See `TransactionalSink`."""
         until = time.monotonic() + CLAIM_WAIT_S
         wanted = (writer, dict(tokens), dict(forget))
         with self._lock:
@@ -78,7 +77,6 @@ class TableSink:
                     return claim.result()
 
     def write(self, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table) -> dict[int, SinkEntry]:
-        """See `TransactionalSink`."""
         check_rows(writer, steps, rows)
         if not steps:
             return {}
@@ -103,7 +101,6 @@ class TableSink:
         return batch.mapInArrow(self._written.file_writer(), SPARK_SCHEMA)
 
     def close(self) -> None:
-        """Close the connections."""
         self._written.close()
         with self._lock:
             claim = self._claiming

@@ -207,7 +207,6 @@ class Batch:
         return entries
 
     def _save(self, partition: int, entries: Iterable[Entry]) -> None:
-        """Write the changed state."""
         kept: list[tuple[bytes, str, bytes, int | None]] = []
         deleted: list[tuple[bytes, str]] = []
         for entry in entries:

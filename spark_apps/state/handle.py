@@ -141,7 +141,6 @@ class Handle(StatefulProcessorHandle):
         schema: T.StructType | str,
         ttlDurationMs: int | None = None,
     ) -> ValueState:
-        """See Spark."""
         return _Value(self, self._declare(stateName, Kind.VALUE, schema, ttlDurationMs))
 
     def getListState(
@@ -150,7 +149,6 @@ class Handle(StatefulProcessorHandle):
         schema: T.StructType | str,
         ttlDurationMs: int | None = None,
     ) -> ListState:
-        """See Spark."""
         return _List(self, self._declare(stateName, Kind.LIST, schema, ttlDurationMs))
 
     def getMapState(
@@ -160,11 +158,9 @@ class Handle(StatefulProcessorHandle):
         valueSchema: T.StructType | str,
         ttlDurationMs: int | None = None,
     ) -> MapState:
-        """See Spark."""
         return _Map(self, self._declare(stateName, Kind.MAP, valueSchema, ttlDurationMs, userKeySchema))
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
-        """See Spark."""
         timers = self._timers()
         if expiryTimestampMs <= self.watermark_ms:
             raise IllegalArgumentException(
@@ -174,17 +170,14 @@ class Handle(StatefulProcessorHandle):
         self.entry.put(TIMERS, sorted({*timers, int(expiryTimestampMs)}))
 
     def deleteTimer(self, expiryTimestampMs: int) -> None:
-        """See Spark."""
         timers = self._timers()
         if expiryTimestampMs in timers:
             self.entry.put(TIMERS, [one for one in timers if one != expiryTimestampMs])
 
     def listTimers(self) -> Iterator[int]:
-        """See Spark."""
         return iter(tuple(self._timers()))
 
     def deleteIfExists(self, stateName: str) -> None:
-        """See Spark."""
         self.variables.pop(stateName, None)
         self.dropped.add(stateName)
 

@@ -44,12 +44,10 @@ class RunningTotals(StatefulProcessor):
         return T.StructType([*key.fields, _COUNT, *self.sums.fields])
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """See Spark."""
         self._row = Row(*self.by, _COUNT.name, *self.sums.names)
         self._totals = handle.getValueState("totals", T.StructType([_COUNT, *self.sums.fields]))
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
-        """See Spark."""
         totals = _added(self._totals.get(), rows, self.sums.names)
         self._totals.update(totals)
         yield self._row(*key, *totals)
@@ -70,13 +68,11 @@ class LastValue(StatefulProcessor):
         return T.StructType([*key.fields, *previous, *self.columns.fields])
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """See Spark."""
         previous = [f"previous_{name}" for name in self.columns.names]
         self._row = Row(*self.by, *previous, *self.columns.names)
         self._last = handle.getValueState("last", self.columns)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
-        """See Spark."""
         before = self._last.get() or tuple([None] * len(self.columns.names))
         for row in rows:
             after = tuple([row[name] for name in self.columns.names])
@@ -95,15 +91,12 @@ class DropDuplicates(StatefulProcessor):
         self.within_ms = within_ms
 
     def output(self, rows: T.StructType, key: T.StructType) -> T.StructType:
-        """Return the columns of the rows."""
         return rows
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """See Spark."""
         self._seen = handle.getValueState("seen", T.StructType([_COUNT]), self.within_ms)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
-        """See Spark."""
         if not self._seen.exists():
             self._seen.update((1,))
             yield next(rows)
@@ -121,7 +114,6 @@ class _Spans(StatefulProcessor):
         return T.StructType([*key.fields, *_SPAN, _COUNT, *self.sums.fields])
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """See Spark."""
         self._handle = handle
         self._row = Row(*self.by, *[one.name for one in (*_SPAN, _COUNT)], *self.sums.names)
 
@@ -140,13 +132,11 @@ class TumblingWindows(_Spans):
         self.size_ms = size_ms
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """See Spark."""
         super().init(handle)
         start = T.StructType().add("start_ms", T.LongType())
         self._windows = handle.getMapState("windows", start, T.StructType([_COUNT, *self.sums.fields]))
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
-        """See Spark."""
         windows: dict[int, list[Row]] = {}
         for row in rows:
             if row[self.time] is not None:
@@ -164,7 +154,6 @@ class TumblingWindows(_Spans):
         timerValues: TimerValues,
         expiredTimerInfo: ExpiredTimerInfo,
     ) -> Iterator[Row]:
-        """See Spark."""
         end = expiredTimerInfo.getExpiryTimeInMs()
         start = end - self.size_ms
         totals = self._windows.getValue((start,))
@@ -185,13 +174,11 @@ class Sessions(_Spans):
         self.gap_ms = gap_ms
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """See Spark."""
         super().init(handle)
         span = T.StructType().add("start_ms", T.LongType()).add("end_ms", T.LongType())
         self._sessions = handle.getListState("sessions", T.StructType([*span.fields, _COUNT, *self.sums.fields]))
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
-        """See Spark."""
         found = list(self._sessions.get())
         for row in rows:
             if row[self.time] is not None:
@@ -206,7 +193,6 @@ class Sessions(_Spans):
         timerValues: TimerValues,
         expiredTimerInfo: ExpiredTimerInfo,
     ) -> Iterator[Row]:
-        """See Spark."""
         open_ms = expiredTimerInfo.getExpiryTimeInMs() - self.gap_ms
         found = list(self._sessions.get())
         self._sessions.clear()

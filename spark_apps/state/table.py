@@ -143,7 +143,6 @@ class StateRows:
         )
 
     def delete(self, partition: int, rows: Iterable[tuple[bytes, str]]) -> None:
-        """Delete the rows of these keys and names."""
         self.cursor.executemany(_DELETE, [(*self._place, partition, *row) for row in rows])
 
     def drop(self, partition: int, name: str) -> None:
@@ -151,7 +150,6 @@ class StateRows:
         self.cursor.execute(_DROP, (*self._place, partition, name))
 
     def clear(self, partition: int) -> None:
-        """Delete all rows of a partition."""
         self.cursor.execute(_CLEAR, (*self._place, partition))
 
     def due(self, partition: int, until_ms: int) -> list[bytes]:
@@ -174,7 +172,6 @@ class StateRows:
         return rows, int(value_bytes)
 
     def first_timer_ms(self, partition: int) -> int | None:
-        """Return the time of the earliest timer."""
         ((first,),) = self.cursor.query(_FIRST_TIMER, (*self._place, partition, TIMERS))
         return None if first is None else int(first)
 

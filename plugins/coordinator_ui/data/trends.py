@@ -96,7 +96,6 @@ class Trend:
         return found
 
     def of_consumer(self, consumer: str) -> dict[str, list[Point]]:
-        """Return topic → points of this consumer."""
         found: dict[str, list[Point]] = {}
         for before, moment in self._pairs():
             if consumer in moment.consumers:

@@ -42,7 +42,6 @@ class MoveRow:
 
     @property
     def closes(self) -> bool:
-        """Return whether a consumer has to stop."""
         return self.kind in _CLOSES
 
     @property
@@ -102,7 +101,6 @@ class Story:
 
     @property
     def longest(self) -> tuple[Pause, ...]:
-        """Return the partitions with the longest pauses."""
         found = self.pauses.measured if self.pauses is not None else ()
         return tuple(sorted(found, key=lambda one: (-_most_s(one), one.partition))[:MOST_PAUSES])
 

@@ -32,7 +32,6 @@ class BatchTimes:
         return took_s
 
     def drop(self) -> None:
-        """Note that the batch will never pass."""
         self._began = inf
 
     def exceeds(self, now: float, least_s: float, most_s: float = inf) -> bool:

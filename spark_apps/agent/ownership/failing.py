@@ -160,7 +160,6 @@ class Failing:
         return again_at - now
 
     def reading_began(self) -> None:
-        """Note that the topic is read again."""
         if self._reading is not None and self._reading.began_at is None:
             self._reading = replace(self._reading, began_at=self._clock.monotonic())
 

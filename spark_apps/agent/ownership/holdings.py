@@ -135,7 +135,6 @@ class Holdings:
         return isinstance(self.request, Commit) and partition in self.request.offsets
 
     def is_rejected(self, partition: int, epoch: int) -> bool:
-        """Return whether a grant of this epoch is rejected."""
         rejected = self.rejected.get(partition)
         # A rejection does not apply to a recreated topic, which has another id.
         return rejected is not None and rejected.topic_id == self.topic_id and epoch <= rejected.epoch
@@ -143,7 +142,6 @@ class Holdings:
     # Changes ---------------------------------------------------------------------------------------------------------
 
     def acquire(self, grant: Grant, now: float) -> None:
-        """Begin to hold a partition."""
         phase = Phase.CLAIMING if self.terms.claims else Phase.FETCHING
         passes = Passes(granted_at=now)
         self.held[grant.partition] = OwnedPartition(grant, self.topic_id, self.number, phase, passes=passes)

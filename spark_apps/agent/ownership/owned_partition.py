@@ -142,7 +142,6 @@ class OwnedPartition:
         self.phase = TRANSITIONS[self.phase][event]
 
     def place(self, offset: int, event: PhaseEvent) -> None:
-        """Set the start position."""
         self.position = self.passed = offset
         self.advance(event)
 

@@ -54,7 +54,6 @@ class Releasing:
             self._passes.pop(partition, None)
 
     def is_written(self, partition: int, entry: Handoff) -> bool:
-        """Return whether the release of this entry is written."""
         return self.written.get(partition) == entry.epoch
 
     def owed(self, isolated: bool) -> dict[int, Handoff]:

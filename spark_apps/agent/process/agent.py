@@ -175,7 +175,6 @@ class Agent:
         return {"": TopicAccount(self.reports.problems()), **found}
 
     def condition(self) -> Condition:
-        """Return the condition for load balancers and metrics."""
         return self._health()[0]
 
     def _health(self) -> tuple[Condition, str]:

@@ -37,11 +37,9 @@ class Cursor:
         return int(self._cursor.rowcount)
 
     def executemany(self, statement: str, rows: Iterable[Row]) -> None:
-        """Run one statement for each row."""
         self._cursor.executemany(self._marked(statement), [self._storable(statement, row) for row in rows])
 
     def query(self, statement: str, values: Row = ()) -> list[tuple[Any, ...]]:
-        """Return all rows of a query."""
         self._cursor.execute(self._marked(statement), tuple(self._storable(statement, values)))
         return [tuple(row) for row in self._cursor.fetchall()]
 
@@ -80,7 +78,6 @@ class Cursor:
         self.execute("RELEASE SAVEPOINT part")
 
     def has_table(self, table: str) -> bool:
-        """Return whether the table exists."""
         return self.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", [table]) != []
 
     def make_index(self, name: str, table: str, columns: Sequence[str], where: str) -> None:
