@@ -1,4 +1,7 @@
-"""Grows and shrinks fleets by measured load, or only reports the decision. `reconcile` starts the runs."""
+"""Grows and shrinks fleets with limits of growth, by measured load, or only reports the decision.
+
+`reconcile` starts the runs.
+"""
 
 from datetime import timedelta
 

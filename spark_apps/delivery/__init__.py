@@ -50,8 +50,8 @@ class RecordAtFault(Exception):
 
 
 class PositionMoved(CoordinatorError):
-    """The sink's position has the consumer's own token, but is not the start of the batch. Either the table of
-    positions was edited or emptied, or a row names a partition that the batch does not have. Nothing was written.
+    """The sink's position, under the consumer's own token, is not the start of the batch, because the table of
+    positions was edited or emptied. Or a row names a partition that the batch does not have. Nothing was written.
 
     Remedy: check who edits the table; its partitions are claimed again and read from the positions there. If a row
     names a wrong partition, correct the pipeline, and start the consumer again.

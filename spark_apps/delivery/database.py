@@ -1,8 +1,8 @@
 """The database of a sink, and `RowSink` for `foreachBatch`: rows with topic, partition and offset as their key.
 
-`foreachBatch` collects the batch to the driver, which writes it in one transaction. When the function returns, the rows
-are durable. A batch has to fit into the driver's memory: set `maxOffsetsPerTrigger`. For parallel writes by executors,
-use Spark's writers inside `foreachBatch`.
+The function for `foreachBatch` collects the batch to the driver and writes the batch in one transaction. When the
+function returns, the rows are durable. A batch has to fit into the driver's memory: set `maxOffsetsPerTrigger`. For
+parallel writes by executors, use Spark's writers inside `foreachBatch`.
 
 An address names the database, such as `sqlite:///path` or `postgresql://user@host/name`: see `dialects`.
 """

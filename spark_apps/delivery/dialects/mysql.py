@@ -1,6 +1,6 @@
 """MySQL and MariaDB at `mysql://user@host/name`.
 
-The address has no password. An option file has it, in the group `[client]` of `~/.my.cnf` or of the address's
+Keep the password out of the address, in an option file: the group `[client]` of `~/.my.cnf` or of the address's
 `defaults_file`. Texts are compared byte by byte, as in the other databases. Tables have to be InnoDB tables.
 """
 

@@ -1,8 +1,8 @@
 """PostgreSQL at `postgresql://user@host/name`.
 
-The address has no password: libpq reads the password from `~/.pgpass` or the file in `PGPASSFILE`. An address may have
-only harmless parameters: with others, libpq loads a library, reads a service file, or sends one host's password to
-another.
+Keep the password out of the address: libpq reads the password from `~/.pgpass` or the file in `PGPASSFILE`. An address
+may have only harmless parameters: with others, libpq loads a library, reads a service file, or sends one host's
+password to another.
 """
 
 import re
