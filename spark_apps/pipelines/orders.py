@@ -78,7 +78,7 @@ def _outputs(settings: Mapping[str, str]) -> list[Dataset]:
 
 @writes_to(_outputs)
 def build(orders: DataFrame, settings: Mapping[str, str]) -> Output:
-    """Read `orders` and write the tables. Settings:
+    """Read `orders` and write the tables, by these settings.
 
     - `database` (default `sqlite:///build/orders.sqlite`): see `delivery.database`.
     - `delivery`: `at-least-once` (the default), `at-most-once` or `exactly-once`.
