@@ -1,7 +1,7 @@
 """Shared data of coordinator and consumers: frozen values without behaviour.
 
-Partition numbers, epochs and incarnations are `int`; times are seconds since 1970 in `float`, in fields that end in
-`_at`; durations end in `_s`. JSON names and versions are in `codec`, paths in `names`.
+Partition numbers, epochs and incarnations are `int`. A field that ends in `_at` is a time: seconds since 1970 as
+`float`. A field that ends in `_s` is a duration in seconds. `codecs` has the JSON names, `names` the paths.
 """
 
 from coordinator_tasks.core.model.cause import Cause, CauseKind

@@ -7,7 +7,7 @@ from coordinator_tasks.core.model.ending import Ending
 
 
 class CauseKind(StrEnum):
-    """What has caused a transition; the comments name the fields of `Cause` in use."""
+    """The kind of a transition's cause. Each comment names the fields of `Cause` that the kind uses."""
 
     JOINED = "joined"  # consumers
     DRAINING = "draining"  # consumer, by, why
@@ -15,8 +15,8 @@ class CauseKind(StrEnum):
     ISOLATED = "isolated"  # consumer, by, why
     GONE = "gone"  # consumer, ending, by (of a planned restart), why
     UNOWNED = "unowned"  # partitions
-    TAKERS = "takers"  # consumers: the first ones of the topic
-    RECREATED = "recreated"  # the topic's id, and the former one
+    TAKERS = "takers"  # consumers: the topic's first consumers
+    RECREATED = "recreated"  # names: the topic's new id, then its former id
     VANISHED = "vanished"  # partitions
     REMOVED = "removed"  # the topic, by a person
     CONFIGURED = "configured"
@@ -26,24 +26,24 @@ class CauseKind(StrEnum):
     PINNED = "pinned"  # consumer, partitions
     ROLLED_BACK = "rolledBack"  # rebalance, by, why
     ROLLBACK_ENDED = "rollbackEnded"  # rebalance, changed consumers; amount: seconds
-    SPLIT = "split"  # consumers, partitions; by: fleet of the upgrade
-    CONTINUED = "continued"  # the causes behind this one, in a further plan
-    PLAIN = "plain"  # consumers that read a topic's node in the plain form only
+    SPLIT = "split"  # names: consumers of the new version; partitions; by: the upgraded fleet
+    CONTINUED = "continued"  # a further plan of a rebalance under way; the entries after this one are its causes
+    PLAIN = "plain"  # consumers that cannot read a packed topic node
     NOT_RUNNING = "notRunning"  # consumers
     LOADS = "loads"  # why: the plan's summary
     UNEVEN = "uneven"  # over all topics; why: the plan's summary
     FIRST = "first"  # plan of the topic
-    LOST = "lost"  # what of the topic: node, state
-    RESTORED = "restored"  # ZooKeeper; why: the evidence
-    FORGOTTEN = "forgotten"  # by ZooKeeper, which was lost; why: the evidence
-    FOREIGN = "foreign"  # commit, or ZooKeeper was restored; why: the evidence
-    MORE = "more"  # amount: further causes
+    LOST = "lost"  # names: the lost nodes of the topic (node, state)
+    RESTORED = "restored"  # an older ZooKeeper was restored; why: the evidence
+    FORGOTTEN = "forgotten"  # ZooKeeper was lost; why: the evidence
+    FOREIGN = "foreign"  # a foreign client commits, or ZooKeeper was restored; why: the evidence
+    MORE = "more"  # amount: number of causes left out
     TOLD = "told"  # why: a sentence of a reset, or of an earlier version
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One of the causes of a transition. `by` and `why` are words of a person or a program, never to be compared."""
+    """One cause of a transition. `by` and `why` are texts for display. No code compares them."""
 
     kind: CauseKind
     names: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""ZooKeeper's data on a consumer: registration, claim of the id, directive and fleet."""
+"""ZooKeeper's data on a consumer: registration, claim of the id, and directive; and the consumers of a fleet."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ class Member:
     """`/members/[CONSUMER]`: a registered consumer.
 
     - `topics`: names and regular expressions; empty means any topic.
-    - `process`: name of the process on its host, for the check by a successor on that host; empty if unknown.
+    - `process`: the process on its host; empty if unknown. A successor on the host checks whether it has ended.
     - `formats`: the `FORMATS` that the consumer reads.
     - `release`: the release of the consumer; empty if not reported.
-    - `spark_ui`: address of the Spark UI. `application_id`: id of the Spark application. Empty without Spark. Both are
-      unchecked reports, so `links` checks them before display.
-    - `problem`: why the registration cannot be read; then only the id is known.
+    - `spark_ui`, `application_id`: address of the Spark UI and id of the Spark application; empty without Spark. The
+      consumer reports both unchecked, so `links` checks both before display.
+    - `problem`: why the registration cannot be read. Then only the id is known.
     """
 
     consumer: str
@@ -41,7 +41,9 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """First seen absent at `since_at`. The address has refused every connection since `refused_at`; 0 if not refused."""
+    """An unregistered consumer was first seen absent at `since_at`. Its address has refused every connection since
+    `refused_at`; 0 means that the address does not refuse.
+    """
 
     incarnation: int
     since_at: float
@@ -52,14 +54,14 @@ class Absence:
 class IdClaim:
     """`/ids/[CONSUMER]`: the counter of incarnations, and facts about ended incarnations.
 
-    - `address`, `boot_id`, `direct`, `process`: of the last registration, by incarnation `registered` (0 if unknown,
-      because an older release wrote the claim).
+    - `registered`: the incarnation of the last registration; 0 if unknown, because an older release wrote the claim.
+      `address`, `boot_id`, `direct` and `process` come from this registration.
     - `answered`: the last incarnation whose interface has answered the coordinator.
-    - `refused_at`: since when the address of the still registered incarnation has refused; 0 without a refusal. A dead
+    - `refused_at`: since when the address of a registered consumer has refused connections; 0 without a refusal. A dead
       process stays registered for a session time-out.
-    - `registrations`: the times of the last few registrations; many within a short time show that the id flaps.
+    - `registrations`: the times of the last few registrations. Many within a short time show that the id flaps.
     - `reasons`: why some of the `ended` incarnations ended. `failed_at`: when the reason was noted.
-    - `version`: the znode's. A registration raises the version, which guards every write that relies on an absence.
+    - `version`: the znode's version. Each registration raises it. Writes that rely on an absence check it.
     """
 
     consumer: str
@@ -81,7 +83,7 @@ class IdClaim:
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """The consumer may run nothing.
+    """An order to a consumer to run nothing.
 
     `incarnation`: 0 means any. `readmit`: end the isolation once the consumer confirms that nothing runs.
     """
@@ -94,23 +96,23 @@ class Isolation:
     readmit: bool = False
 
     def is_over(self, now: float) -> bool:
-        """Return whether the isolation ends as soon as the consumer has confirmed that nothing runs."""
+        """Return whether a confirmation that nothing runs ends the isolation."""
         return self.readmit or 0 < self.until_at <= now
 
 
 class DrainKind(StrEnum):
-    """What drains a consumer, and may end the draining."""
+    """The party that drains a consumer and may end the draining."""
 
     PERSON = "person"
     UPGRADE = "upgrade"
     REDEPLOYMENT = "redeployment"
-    GROWTH = "growth"  # growth of a fleet, by its load
+    GROWTH = "growth"  # a fleet shrinks because its load is low
     ITSELF = "itself"  # the incarnation was asked to end
 
 
 @dataclass(frozen=True, slots=True)
 class DrainOwner:
-    """`fleet`: whose upgrade, redeployment or growth drains. `version`: name of an upgrade's new version."""
+    """`fleet`: the fleet whose upgrade, redeployment or growth drains. `version`: name of an upgrade's new version."""
 
     kind: DrainKind = DrainKind.PERSON
     fleet: str = ""
@@ -119,10 +121,10 @@ class DrainOwner:
 
 @dataclass(frozen=True, slots=True)
 class Draining:
-    """The consumer has to give all its partitions away.
+    """An order to a consumer to give all partitions away.
 
-    `by`, `why`: words for a person. `incarnation`: 0 means any; else this incarnation itself wants to leave. `leaving`:
-    the incarnation that asked to end while a person's draining is stored here; 0 without a request.
+    `by`, `why`: words for a person. `incarnation`: the incarnation that asked to leave; 0 if the order holds for any
+    incarnation. `leaving`: the incarnation that asked to end during a person's draining; 0 without a request.
     """
 
     by: str
@@ -141,8 +143,8 @@ MAX_RESTART_S = 86_400.0
 class PlannedRestart:
     """The process of this `incarnation` ends, and a process of the same id starts before `until_at`.
 
-    The partitions wait for the new process. With `moves` they move away meanwhile, and return; then `partitions` (by
-    topic) lists the former partitions. `capacity`, `rack` and `attributes` repeat the registration, so that the absence
+    The partitions wait for the new process. With `moves`, the partitions move to other consumers and return later;
+    `partitions` (by topic) lists them. `capacity`, `rack` and `attributes` repeat the registration, so that the absence
     causes no plan. After `until_at` the planned restart has no effect.
     """
 
@@ -167,7 +169,7 @@ class PlannedRestart:
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """`/directives/[CONSUMER]`. `version` is the znode's; -1 without a znode."""
+    """`/directives/[CONSUMER]`. `version` is the znode's version; -1 without a znode."""
 
     consumer: str
     isolation: Isolation | None = None
@@ -178,7 +180,7 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class FleetVersion:
-    """The version of a fleet's consumers. `Fleet` has the same fields."""
+    """One version of a fleet's consumers. `Fleet` repeats these fields."""
 
     application: str
     arguments: tuple[str, ...] = ()
@@ -194,9 +196,9 @@ class Fleet:
     - `environment`: variables of the consumers' processes, not secret.
     - `code`: version of the code; replaces `{code}` in `application` and `arguments`.
     - `replaced`: consumer → the incarnation that a redeployment ends.
-    - `name`: name of the version in these fields. `versions`: name → another former or coming version.
-    - `runs`: consumer → version name, if different from `name`, only during an upgrade.
-    - `problem`: description of unreadable, ignored fields; without an `application`, of all fields.
+    - `name`: name of the version whose fields stand in this fleet. `versions`: name → a former or coming version.
+    - `runs`: consumer → name of the version it runs. Only during an upgrade, and only if not `name`.
+    - `problem`: why some fields are unreadable and ignored; without an `application`, all of them.
     """
 
     app: str

@@ -13,10 +13,10 @@ class MoveKind(StrEnum):
     """How a partition changes hands."""
 
     START = "start"  # no possible owner: assigned at once
-    HANDOFF = "handoff"  # from the only possible owner, by a release
-    BARRIER = "barrier"  # several possible owners: all confirm closed first
+    HANDOFF = "handoff"  # from the only possible owner, who writes a release
+    BARRIER = "barrier"  # several possible owners: all of them confirm the close first
     STOP = "stop"  # closed without a new owner
-    ADOPT = "adopt"  # already running there (after ZooKeeper was lost or restored)
+    ADOPT = "adopt"  # already running at this consumer (after ZooKeeper was lost or restored)
     RESTART = "restart"  # the same consumer starts its partition again
 
 
@@ -32,7 +32,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A sentence with the reason for the place or the move of these partitions."""
+    """A sentence that explains the owner or the move of these partitions."""
 
     text: str
     partitions: tuple[int, ...]
@@ -42,11 +42,12 @@ class Reason:
 class Explanation:
     """Reasons of a plan: the strategy, a digest of all inputs, and sentences.
 
-    `moves`: about moved partitions. `stays`: about partitions that stay or have no owner. `waits`: about partitions
-    that owners cannot process. `states`: the state that owners keep of partitions. The history has neither `stays` nor
-    `waits` nor `states`. In a reset of offsets, `was_at` is
-    partition → committed offset before the reset, if any, and `undoes` is the rebalance of the earlier reset that this
-    reset reverts.
+    - `moves`: about moved partitions. The history stores only this kind of sentence.
+    - `stays`: about partitions that stay or have no owner.
+    - `waits`: about partitions that owners cannot process.
+    - `states`: about the state that owners keep of partitions.
+    - `was_at`: of a reset of offsets, partition → committed offset before the reset, if any.
+    - `undoes`: the rebalance of an earlier reset that this reset reverts.
     """
 
     strategy: str
@@ -62,7 +63,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Author of a transition: kind `airflow` (dag, run, task, try), `loop` or `command` (who)."""
+    """Author of a transition, by kind: `airflow` (dag, run, task, try), or `loop` and `command` (who)."""
 
     kind: str
     who: str = ""
@@ -73,7 +74,7 @@ class Actor:
 
     @property
     def dag_name(self) -> str:
-        """Return the DAG id in Airflow's pages: the spelling of the form's command, after the site's prefix."""
+        """Return the DAG id as shown in Airflow: the site's prefix, then the command as the form spells it."""
         form = self.task and self.dag.endswith(self.task)
         return f"{self.dag.removesuffix(self.task)}{spelled(self.task)}" if form else self.dag
 
@@ -85,7 +86,8 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """A field of a stored node (`config/orders`), changed by an action; `before` and `after` are JSON, shortened."""
+    """A change of one field of a stored node (`config/orders`) by an action. `before` and `after` are shortened JSON.
+    """
 
     node: str
     field: str
@@ -116,10 +118,9 @@ class Pause:
     - `last_at`: the giver's last record passed the sink. `released_at`: the giver's release was written. `first_at`:
       the taker's first record passed the sink.
     - `records`, `size`: number of records that waited for the taker's first batch, and their bytes if measured.
-    - `wait_s`, the total: the longest wait of a record; `None` if no record waited. `error_s`: largest error of
-      `wait_s`.
-    - `least`: the giver did not report its last record, so `wait_s` counts from the plan or the release and is a lower
-      bound. The upper bound is `most_s`, since the giver's last commit; `None` if unknown.
+    - `wait_s`: the total: the longest wait of a record; `None` if no record waited. `error_s`: its largest error.
+    - `least`: `wait_s` is a lower bound, counted from the plan or the release, because the giver did not report its
+      last record. `most_s` is the upper bound, counted from the giver's last commit; `None` if unknown.
     - `usual_s`: the longest undisturbed stall of the same partition in the ten to twenty seconds before; `None` if
       unknown.
     """
@@ -166,7 +167,7 @@ class Amount:
 class Unmoved:
     """The longest stall among unmoved partitions.
 
-    `partitions`: number of partitions reported by `consumer` and other consumers.
+    `partitions`: number of unmoved partitions in the reports of `consumer` and all other consumers.
     """
 
     partitions: int
@@ -194,11 +195,11 @@ class Record:
     """`/history/[TOPIC]/[SEQ]`: a transition, written together with the transition itself.
 
     - `lasted_s`: how long the topic was in `source`; `rebalance_s`: duration of the rebalance so far.
-    - `incarnations`: consumer → the incarnation with the right to run partitions; incarnations and moves together tell
-      who may have processed a partition.
+    - `incarnations`: consumer → the incarnation with the right to run partitions. Together with the moves, the
+      incarnations tell which processes may have handled a partition.
     - `plan`: the strategy's reasons for its moves, if a strategy was asked.
     - `pauses`: only in the last record of a rebalance, added after the measurement.
-    - `cause`: the `causes` in words; `unasked`: the cause was not requested.
+    - `cause`: the `causes` in words; `unasked`: no person or program requested the cause.
     - `sequence`: the node's number (-1 before the write).
     """
 

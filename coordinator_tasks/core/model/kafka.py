@@ -21,7 +21,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A committed group offset with its metadata; `token` is `None` for empty or foreign metadata.
+    """A committed group offset with its metadata. `token` is `None` for empty or foreign metadata.
 
     `last_pass`: when the committed records passed the sink; used only to measure pauses.
     """

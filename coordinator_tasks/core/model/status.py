@@ -1,4 +1,4 @@
-"""A consumer's own answers."""
+"""The answers of the consumers' own interfaces."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ from coordinator_tasks.core.model.topic import LastPass, Token
 class Taken:
     """How a consumer has taken up a partition. Seconds come from a monotonic clock.
 
-    - `waited`: records that waited for the first batch: the known end of the log minus the first offset; 0 if the
-      consumer saw no waiting record before.
+    - `waited`: number of records that waited for the first batch: the known end of the log minus the first offset. It
+      is 0 if the consumer saw no waiting record.
     - `ago_s`: seconds from the first record's pass of the sink to this answer; `None` if no record has passed.
     - `batch_s`: duration of the first batch.
-    - `released_s`: seconds from reading the release to the first pass; `None` without a release.
-    - `last_pass`: as in the previous owner's last commit.
+    - `released_s`: seconds from reading the release to the first record's pass of the sink; `None` without a release.
+    - `last_pass`: `last_pass` of the previous owner's last commit.
     """
 
     waited: int
@@ -31,8 +31,8 @@ class Taken:
 class Stall:
     """The longest stall of the partitions that a consumer kept while acting on an epoch.
 
-    `longest_s`: the stall of `partition`, the longest among `partitions` kept partitions. `before_s`: the longest stall
-    in the ten to twenty seconds before.
+    `partitions`: number of kept partitions. `partition` had the longest stall of these, of `longest_s`. `before_s`: the
+    longest stall in the ten to twenty seconds before the epoch.
     """
 
     longest_s: float
@@ -43,9 +43,10 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Overwritten:
-    """A commit under an older token than the owner's: by whom, and how long ago the owner last saw such a commit.
+    """A foreign commit that the owner has overwritten: under an older token than the owner's, or without a token.
 
-    `by`: empty for a client without a token. `epoch`: epoch of the older token; 0 without a token.
+    `by`: the committer; empty without a token. `epoch`: epoch of the older token; 0 without a token. The last such
+    commit was seen `ago_s` ago.
     """
 
     by: str
@@ -66,13 +67,13 @@ class StateSize:
 class RunningPartition:
     """One partition that a consumer runs. `position`: the next offset to process. `lag_records`: `None` if unknown.
 
-    - `started`: the start position is committed under `token`, and the partition was in a planned batch or at the log's
-      end.
+    - `started`: the start position is committed under `token`, and a batch was planned with the partition, or nothing
+      was left to read.
     - `rate`: records per second written to the partition. `record_bytes`: average record size; `None` if unknown.
     - `closing`: no longer held, but a batch with the partition is running.
     - `taken`: how the partition was taken up, once known.
     - `overwritten`: the foreign commit that the owner has overwritten within the last five minutes.
-    - `state`: of a stateful pipeline, after the first batch of the present owner.
+    - `state`: only of a stateful pipeline, after the present owner's first batch.
     """
 
     position: int
@@ -92,7 +93,7 @@ class Failure:
     """Processing fails and is retried. `why`: the reason of the sink or the pipeline.
 
     `partitions`: the waiting partitions; empty if the topic is not read at all. `tries`: failed tries within `for_s`
-    seconds. `next_s`: seconds until the next try; 0 if under way or due. `away`: the sink itself does not answer.
+    seconds. `next_s`: seconds until the next try; 0 if it is due or under way. `away`: the sink does not answer.
     """
 
     partitions: tuple[int, ...]
@@ -110,9 +111,9 @@ class Failure:
 class TopicStatus:
     """A consumer's status of one topic. `acted_epoch`: 0 before the first node.
 
-    `held`: partition → epoch of every partition that the accepted node lets the consumer run or take over, started or
-    not. After a loss of ZooKeeper this is the only source. `stalls`: epoch → the longest stall of kept partitions, for
-    the last few epochs.
+    `held`: partition → epoch of every partition that the accepted node lets the consumer run or take over, even if not
+    started. After a loss of ZooKeeper, only `held` tells which partitions the consumer may run. `stalls`: epoch → the
+    longest stall of kept partitions, for the last few epochs.
     """
 
     generation: str
@@ -133,7 +134,7 @@ class Condition(StrEnum):
     STARTING = "starting"
     DETACHED = "detached"  # works without ZooKeeper
     LEAVING = "leaving"
-    FAILED = "failed"  # has to leave
+    FAILED = "failed"  # cannot continue: the process is about to end
     STUCK = "stuck"
     FAILING = "failing"  # something fails and is tried again
 
@@ -142,7 +143,7 @@ class Condition(StrEnum):
 class ConsumerStatus:
     """The answer of a consumer's own interface. `health`: the `condition` and its reason, for a person.
 
-    `asked_s`, `answered_s`: times of request and answer by the asking process's monotonic clock; 0 if unknown.
+    `asked_s`, `answered_s`: times of request and answer by the monotonic clock of the process that asks; 0 if unknown.
     """
 
     consumer: str
@@ -158,7 +159,7 @@ class ConsumerStatus:
 
     @property
     def leaves(self) -> bool:
-        """Return whether the process is about to end. Then its partitions close, and none starts."""
+        """Return whether the process is about to end. Then its partitions close, and no partition starts."""
         return self.condition in (Condition.LEAVING, Condition.FAILED)
 
 
@@ -169,7 +170,7 @@ class Silence(StrEnum):
     SILENT = "silent"  # no answer within the limit, or the host drops packets
     FOREIGN = "foreign"  # another program, id, cluster or incarnation answers
     BROKEN = "broken"  # an answer that is not a status
-    UNASKED = "unasked"  # the bound on requests was used up: nothing is known
+    UNASKED = "unasked"  # not asked, because the limit on requests was reached
 
 
 @dataclass(frozen=True, slots=True)

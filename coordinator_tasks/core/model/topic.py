@@ -8,7 +8,7 @@ from coordinator_tasks.core.model.cause import Cause
 
 
 class State(StrEnum):
-    """The state of a topic, which sums up the partitions."""
+    """The state of a topic, which sums up its partitions."""
 
     INITIAL = "Initial"
     STARTING = "Starting"
@@ -26,9 +26,8 @@ class StartRule(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Token:
-    """The right to commit. Tokens are compared by the epoch of acquisition first.
-
-    Every commit's metadata has the token.
+    """The right to commit, part of every commit's metadata. The token with the larger epoch of acquisition is newer. At
+    equal epochs, the larger incarnation decides.
     """
 
     epoch: int
@@ -38,7 +37,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """A partition moves from its only possible owner to another consumer; `epoch` is the plan's."""
+    """The move of a partition from its only possible owner to another consumer. `epoch` is the epoch of the plan."""
 
     giver: str
     taker: str
@@ -49,9 +48,11 @@ class Handoff:
 class Ago:
     """Seconds between the giver's last steps and its release, by a monotonic clock.
 
-    `read_s`: since the node with the hand-off was read. `passed_s`: since the last record passed the sink. `empty_s`:
-    since the giver last knew that no further record waited; `None` if never in this ownership. `usual_s`: a duration,
-    the longest undisturbed stall of the partition in the ten to twenty seconds before.
+    - `read_s`: since the giver read the node with the hand-off.
+    - `passed_s`: since the last record passed the sink.
+    - `empty_s`: since the giver last knew that no further record waited; `None` if never in this ownership.
+    - `usual_s`: not since a step, but the longest undisturbed stall of the partition in the ten to twenty seconds
+      before.
     """
 
     read_s: float | None = None
@@ -62,10 +63,9 @@ class Ago:
 
 @dataclass(frozen=True, slots=True)
 class LastPass:
-    """When a partition's records last passed the sink, or nothing was left to read, in a form that outlives the
-    consumer.
+    """When a partition's records last passed the sink, or nothing was left to read. Needs no clock of the consumer:
 
-    This was `after_s` after the consumer had read the topic's node of `epoch`. `usual_s`: as in `Ago`.
+    `after_s` seconds after the consumer had read the topic's node of `epoch`. `usual_s`: as in `Ago`.
     """
 
     epoch: int
@@ -77,8 +77,8 @@ class LastPass:
 class Release:
     """The giver's note on the partition's node after its last commit.
 
-    `epoch`: the hand-off's epoch. `token`: the token of the commit of `offset`. `ago`: times of the giver's last steps.
-    They only measure pauses.
+    `epoch`: the hand-off's epoch. `token`: the token of the commit of `offset`. `ago`: times of the giver's last steps,
+    used only to measure pauses.
     """
 
     epoch: int
@@ -139,13 +139,13 @@ class TopicState:
 
     - `to_start`, `to_close`: consumer → unconfirmed partitions.
     - `epochs`: partition → the epoch of the plan that started or closed the partition.
-    - `targets`: consumer → incarnation, the consumers of the last plan; `planned`: a digest of all other inputs of the
-      plan. A change of either causes the next plan.
+    - `targets`: consumer → incarnation of the consumers in the last plan. `planned`: a digest of all other inputs of
+      the plan. A change of `targets` or of the digest causes the next plan.
     - `restarts`: consumer → number of orders to start idle partitions.
-    - `recovered`: consumer → times of recoveries caused by answers of this consumer; after several recoveries the
-      answers do not count.
+    - `recovered`: consumer → times of the recoveries that the consumer's answers caused. After several recoveries these
+      answers no longer count.
     - `cause`: the `causes` of the last plan in words.
-    - `rebalance`: name of the rebalance from the first plan, at `began_at`, until Stable.
+    - `rebalance`: name of the rebalance, from its first plan at `began_at` until Stable.
     """
 
     state: State
@@ -165,13 +165,13 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """A person wants the assignment from before `rebalance`.
+    """A person's request to restore the assignment from before `rebalance`.
 
     Pins take precedence, and the strategy places the remaining partitions.
 
     - `assignments`: partition → consumer, also of partitions that stay.
     - `targets`: consumer → incarnation of the targets at that time. The roll back ends when the targets change.
-    - `for_s`: the roll back ends this many seconds after `at` instead; 0 means when the targets change.
+    - `for_s`: if not 0, the roll back ends this many seconds after `at`, and not when the targets change.
     """
 
     rebalance: str
@@ -230,7 +230,7 @@ class TopicConfig:
 
 
 CONFIGURED = tuple(one.name for one in fields(TopicConfig) if one.name in TopicNode.__dataclass_fields__)
-"""Configuration fields that a topic's node repeats."""
+"""Fields of a topic's configuration that the topic's node repeats."""
 SEEKS, PROPERTIES, PACKED = "seeks", "properties", "packed"
 FORMATS = (SEEKS, PROPERTIES, PACKED)
 """Fields of a topic's node that older releases cannot read. Release 0.1.0 reads none of them, 0.2.0 not the packed
