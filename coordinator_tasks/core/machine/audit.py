@@ -1,7 +1,7 @@
-"""Compare ZooKeeper's grants, the consumers' reports and Kafka's commits.
+"""Compare ZooKeeper's grants, the consumers' reports and Kafka's commits. Pure.
 
-Pure. A snapshot may catch a hand-off half-way. So a deviation that is possible during a hand-off counts only if a
-second snapshot, some seconds later, confirms it. Any other deviation counts at once.
+A snapshot may catch a hand-off half-way. So a deviation that is normal during a hand-off counts only if a second
+snapshot, some seconds later, shows the deviation again. Any other deviation counts at once.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -30,7 +30,7 @@ from coordinator_tasks.core.text.partition_text import first, named, shown
 
 
 class FindingKind(StrEnum):
-    """Kinds of deviation. Each value is the error code. `docs/errors.md` has a row for each code."""
+    """Kinds of deviation. Each value is the error code, which `docs/errors.md` explains."""
 
     TWO_OWNERS = "KPC-080"
     NO_OWNER = "KPC-081"
@@ -46,8 +46,9 @@ class FindingKind(StrEnum):
 
 
 ALARMS = frozenset({FindingKind.TWO_OWNERS, FindingKind.NO_OWNER, FindingKind.INTRUDER, FindingKind.STALE})
-"""Kinds that need a person's attention soon. The other kinds limit the audit's knowledge, or are normal during an
-upgrade."""
+"""Kinds that need a person's attention soon. Of the other kinds, `NO_WORD` means that the audit is incomplete, and
+`OLD_CODE` is normal during an upgrade.
+"""
 MEND: Mapping[FindingKind, str] = {
     FindingKind.TWO_OWNERS: "isolate the consumer that ZooKeeper does not name, and end its process",
     FindingKind.NO_OWNER: "see with `topics` and `status` what is awaited; without a possible owner, start a consumer with a pipeline for the topic",
@@ -60,9 +61,9 @@ MEND: Mapping[FindingKind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """An observation of a partition; -1 means the whole group. `lasting`: counts only if two snapshots agree.
+    """An observation of a partition; -1 means the whole group. `lasting`: counts only if both snapshots have the trace.
 
-    `epochs`: with other epochs it is another deviation, because a plan may come between the snapshots.
+    `epochs`: part of the trace's identity. A plan between the snapshots changes the epochs, and so makes another trace.
     """
 
     kind: FindingKind
@@ -75,10 +76,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A deviation and its remedy, for some partitions of a topic.
-
-    Without partitions, it is about the group or a consumer.
-    """
+    """A deviation and its remedy, for some partitions of a topic. Without partitions: about the group or a consumer."""
 
     code: str
     topic: str
@@ -95,7 +93,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """A consumer that commits. `commits`: partitions with a new entry since the first snapshot; `records`: offsets
+    """A consumer that commits. Since the first snapshot: `commits` partitions with a new entry, `records` offsets
     gained.
     """
 
@@ -118,7 +116,7 @@ def traces(
 ) -> set[Trace]:
     """Return the traces of a topic in the present snapshot.
 
-    The world must be observed after the topic, and `world.committed` after the answers. `subscribers`: the members of
+    Observe the world after the topic, and `world.committed` after the consumers' answers. `subscribers`: the members of
     the topic's group in Kafka.
     """
     node = view.node
@@ -191,7 +189,7 @@ def _unread(view: TopicView, world: World, policy: Policy) -> Iterator[Trace]:
 
 
 def _of_unknown(view: TopicView, world: World) -> Iterator[Trace]:
-    """Yield partitions that wait for a consumer without a trace in ZooKeeper. A commit names the consumer as the owner."""
+    """Yield partitions that wait for a consumer unknown to ZooKeeper, which a commit names as the owner."""
     for consumer, partitions in (view.state.to_close if view.state is not None else {}).items():
         if not world.knows(consumer):
             text = (
@@ -290,7 +288,8 @@ def _clock(at: float) -> str:
 
 
 def _word(owner: str, incarnation: int, topic: str, node: TopicNode, world: World) -> TopicStatus | str:
-    """Return the owner's status of the topic at the stored epoch, or else a sentence with the missing step."""
+    """Return the owner's status of the topic at the stored epoch, or a sentence that says why there is no such status.
+    """
     status = world.status(owner)
     if status is None:
         return f"{owner}, its owner, is registered and does not answer"
@@ -319,7 +318,7 @@ def _of_committed(view: TopicView, node: TopicNode, world: World, cluster: str) 
 
 
 def _of_overwritten(partition: int, owner: str, found: Overwritten) -> Trace:
-    """Return the trace of an overwritten entry. It counts at once.
+    """Return the trace of an overwritten entry. The trace counts at once, without a second snapshot.
 
     The owner notices each foreign entry and commits again, so two snapshots would rarely both catch the entry.
     """
@@ -378,7 +377,8 @@ def committers(topic: str, first: Mapping[int, Committed], second: Mapping[int, 
 
 
 def old_code(members: Mapping[str, Member], fleets: Collection[Fleet], release: str, attribute: str) -> list[Finding]:
-    """Return the consumers with another release than the coordinator's, or another code version than their fleet's.
+    """Return a finding for each consumer whose release differs from the coordinator's, or whose code version differs
+    from the fleet's.
 
     `attribute`: the registered attribute with the code version. Consumers under redeployment or upgrade are skipped.
     """

@@ -1,4 +1,4 @@
-"""Causes: why a topic is held, what triggers a plan, and how long a plan waits for settled membership."""
+"""Causes: why a topic is held, what triggers a plan, and how long a plan waits until membership has settled."""
 
 import hashlib
 import json
@@ -20,7 +20,8 @@ SETTLED = "every partition is where it should be"
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A plan is due. `events_at`: times of the causing membership events; empty = no settling needed.
+    """A plan is due. `events_at`: times of the membership events that caused it; empty if the plan need not wait for
+    membership to settle.
 
     `joined`, `left`: the consumers of these events.
     """
@@ -56,7 +57,7 @@ def hold(view: TopicView) -> str:
 
 
 def recreated(topic: str, found: str, managed: str) -> tuple[str, str]:
-    """Return the problem and the remedy of a topic whose id is `found` in Kafka but `managed` in ZooKeeper."""
+    """Return problem and remedy if the topic's id is `found` in Kafka but `managed` in ZooKeeper."""
     says = f"topic {topic} was recreated in Kafka (id {found}, managed is {managed}): offsets of the old one mean nothing for it"
     return says, "remove it here and add it again"
 
@@ -81,8 +82,8 @@ def digest(view: TopicView, world: World, able: Mapping[str, int]) -> str:
         members,
     ]
     if held := sorted([c, restart.at] for c, restart in restarts.back(able, world).items() if restart.moves):
-        parts.append(held)  # when the restart expires, the strategy decides again
-    if config.rollback is not None:  # digests without a roll back equal those of earlier releases
+        parts.append(held)  # when the restart expires, the digest changes and the strategy decides again
+    if config.rollback is not None:  # without a roll back, the digest equals the digest of earlier releases
         parts.append([config.rollback.rebalance, config.rollback.at, sorted(config.rollback.assignments.items())])
     if config.split is not None:
         parts.append([config.split.app, sorted(config.split.consumers), sorted(config.split.partitions)])
@@ -105,7 +106,7 @@ def of_placement(view: TopicView, world: World, draft: Draft, lost: Collection[s
 
 
 def _of_loss(consumer: str, view: TopicView, world: World) -> Cause:
-    # The lost incarnation, by the stored node: the draft may already grant partitions to the successor.
+    # Read the lost incarnation from the stored node: the draft may already grant partitions to the successor.
     incarnation = view.node.incarnations.get(consumer, 0) if view.node is not None else 0
     life = world.life(consumer, incarnation)
     if life.isolation is not None:
@@ -123,10 +124,10 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
         held = bool(draft.assignments or draft.to_start or draft.handoff)
         return Due((Cause(CauseKind.REMOVED),)) if held or not node.removed else None
     current = digest(view, world, able)
-    # The node is compared too: every transition writes the node with the current configuration, but keeps the digest of
-    # the last plan.
+    # Compare the node too: every transition writes the node with the current configuration, but keeps the digest of the
+    # last plan.
     changed = (bool(state.planned) and current != state.planned) or configured(node) != configured(config)
-    # A removed or recreated topic runs nowhere. The plan does not wait for Stable.
+    # A removed or recreated topic runs nowhere, so the plan does not wait for Stable.
     changed = changed or node.removed or node.topic_id != config.topic_id
     if config.frozen:
         return Due(_paused(view) or (_CONFIGURED,)) if changed else None
@@ -144,16 +145,13 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
 
 
 def _to_drain(world: World, draft: Draft) -> set[str]:
-    """Return the draining consumers with partitions.
-
-    A consumer keeps partitions if it was absent during the last plan.
-    """
+    """Return the draining consumers with partitions. Unregistered consumers are left out."""
     lives = (world.life(c, i) for c, i in _owners(draft))
     return {life.consumer for life in lives if life.draining is not None and life.registered}
 
 
 def reconfigured(view: TopicView) -> tuple[Cause, ...]:
-    """Return the changes of configuration that consumers have not seen and that need no plan."""
+    """Return the changes of configuration that the topic's node does not have yet and that need no plan."""
     node, config = view.node, view.config
     if node is None or config.removed or node.topic_id != config.topic_id or configured(node) == configured(config):
         return ()
@@ -209,10 +207,7 @@ def _of_left(consumer: str, world: World) -> Cause:
 
 
 def _draining(consumer: str, world: World) -> Draining | None:
-    """Return the draining of this consumer, for any incarnation.
-
-    A planned restart with `moves` counts as draining.
-    """
+    """Return the consumer's draining, of any incarnation. A planned restart with `moves` counts as draining."""
     directive, member = world.directives.get(consumer), world.members.get(consumer)
     if directive is None or directive.draining is not None or member is None:
         return directive.draining if directive is not None else None
@@ -231,11 +226,9 @@ def _events(new: list[str], left: list[str], world: World) -> tuple[float, ...]:
 
 
 def settling(due: Due, world: World, policy: Policy) -> float:
-    """Return seconds until the plan may run. It waits until the last event is `settle_s` or the first `settle_max_s`
-    old.
+    """Return seconds until the plan may run: once the last event is `settle_s` old, or the first is `settle_max_s` old.
 
-    An event more than `settle_max_s` ahead comes from another clock. The age of such an event is unknown, so the plan
-    does not wait.
+    An event more than `settle_max_s` in the future is from another clock. Its age is unknown: the plan does not wait.
     """
     events_at = [at for at in due.events_at if at - world.now <= policy.settle_max_s]
     if not events_at:
@@ -246,13 +239,13 @@ def settling(due: Due, world: World, policy: Policy) -> float:
 
 
 def absences(node: TopicNode, world: World, policy: Policy) -> str:
-    """Return, in words, the absent owners and when each wait ends; empty if no owner is absent."""
+    """Return, in words, the absent owners and when the wait for each owner ends; empty if no owner is absent."""
     reasons = [(consumer, absence(consumer, incarnation, world, policy)) for consumer, incarnation in _owners(node)]
     return joined(f"{consumer}'s {text}" for consumer, text in reasons if text)
 
 
 def absent_for(node: TopicNode, world: World, policy: Policy, session_timeout_s: float) -> float | None:
-    """Return seconds until the first absent owner loses its partitions automatically; `None` if no owner does."""
+    """Return seconds until an absent owner first loses its partitions automatically; `None` if none will."""
     absent = [(c, i) for c, i in _owners(node) if presence(c, i, world, policy) is Presence.ABSENT]
     until = min((absent_until(c, i, world, policy, session_timeout_s) for c, i in absent), default=inf)
     return max(0.0, until - world.now) if until < inf else None

@@ -1,7 +1,7 @@
 """Tell requested starts and ends of consumers from flapping.
 
-An action on a consumer (`service.directives.put_request`) clears the times of its registrations and failed ends. The
-remaining times were therefore not requested.
+An action on a consumer (`service.directives.put_request`) clears the stored times of registrations and failed ends. So
+nobody requested the times that are still stored.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from coordinator_tasks.core.machine.world import Policy, World
 from coordinator_tasks.core.model import Ending, IdClaim
 
 MAX_DOUBLINGS = 16
-"""Upper bound of back-off doublings. A claim may list any number of registrations, and a larger exponent overflows."""
+"""Upper bound of back-off doublings. A claim may list many registrations, and a larger exponent overflows."""
 
 
 def recent(claim: IdClaim | None, now: float, policy: Policy) -> list[float]:
@@ -20,7 +20,7 @@ def recent(claim: IdClaim | None, now: float, policy: Policy) -> list[float]:
 
 
 def failed_in_a_row(claim: IdClaim) -> list[int]:
-    """Return the newest incarnations that ended with an error, newest first, up to the first other end."""
+    """Return the newest incarnations that ended with an error, newest first, back to the last end without an error."""
     failed: list[int] = []
     for incarnation in sorted(claim.ended, reverse=True):
         if incarnation not in claim.reasons:
@@ -30,7 +30,8 @@ def failed_in_a_row(claim: IdClaim) -> list[int]:
 
 
 def failures(claim: IdClaim | None, now: float, policy: Policy) -> list[float]:
-    """Return the times of failed ends in a row within the last `flap_window_s`. Ends without a known time do not count."""
+    """Return the times of consecutive failed ends within the last `flap_window_s`. Ends of unknown time do not count.
+    """
     times = (
         [claim.failed_at.get(incarnation, inf) for incarnation in failed_in_a_row(claim)] if claim is not None else []
     )
@@ -40,7 +41,7 @@ def failures(claim: IdClaim | None, now: float, policy: Policy) -> list[float]:
 def backoff_until(claim: IdClaim, now: float, policy: Policy) -> float:
     """Return when a flapping id gets partitions again, in seconds since 1970; 0 if the id does not flap.
 
-    The pause doubles with each further registration, and with each further failed end in a row.
+    Each further registration doubles the pause, and so does each further consecutive failed end.
     """
     starts, ends = recent(claim, now, policy), failures(claim, now, policy)
     excess = max(len(starts) - policy.flap_registrations, len(ends) - policy.flap_failures)
@@ -58,13 +59,13 @@ def why_flaps(consumer: str, world: World, policy: Policy) -> str:
 
 
 def unasked_end(consumer: str, incarnation: int, world: World, policy: Policy) -> bool:
-    """Return whether nobody asked this incarnation to drain or to end, or the id flaps.
+    """Return whether the id flaps, or nobody asked this incarnation to drain or to end.
 
     A clean leave counts as requested, because a signal causes it.
     """
     life = world.life(consumer, incarnation)
     if life.isolation is not None:
-        return life.isolation.incarnation != 0  # a person means the id; the platform means one incarnation
+        return life.isolation.incarnation != 0  # a person isolates the id; only the platform isolates one incarnation
     if life.restart is not None or (life.draining is not None and life.draining.by != consumer):
         return False
     left = life.ending is Ending.LEFT and not life.reason
@@ -81,6 +82,6 @@ def unasked_start(consumer: str, world: World, policy: Policy) -> bool:
 
 
 def unasked(joined: Iterable[str], left: Iterable[tuple[str, int]], world: World, policy: Policy) -> bool:
-    """Return whether any of these starts, or of these ends of (consumer, incarnation), was not requested."""
+    """Return whether any of these starts or ends was unrequested. `left`: pairs of consumer and incarnation."""
     ended = any(unasked_end(consumer, incarnation, world, policy) for consumer, incarnation in left)
     return ended or any(unasked_start(consumer, world, policy) for consumer in joined)

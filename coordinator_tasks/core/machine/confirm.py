@@ -36,7 +36,7 @@ def _status(consumer: str, topic: str, node: TopicNode, epoch: int, world: World
 
 
 def why_not_closed(consumer: str, partition: int, topic: str, node: TopicNode, epoch: int, world: World) -> str:
-    """Return the step that this possible owner still has to do before the partition is closed; empty if closed."""
+    """Return what this possible owner still has to do to close the partition; empty if the partition is closed."""
     status = _status(consumer, topic, node, epoch, world)
     if isinstance(status, str):
         return status
@@ -44,14 +44,14 @@ def why_not_closed(consumer: str, partition: int, topic: str, node: TopicNode, e
 
 
 def why_not_started(consumer: str, partition: int, topic: str, node: TopicNode, epoch: int, world: World) -> str:
-    """Return the step that the assignee still has to do before the partition is started; empty if started."""
+    """Return what the assignee still has to do to start the partition; empty if the partition is started."""
     return why_not_all_started(consumer, (partition,), topic, node, epoch, world)
 
 
 def why_not_all_started(
     consumer: str, partitions: Iterable[int], topic: str, node: TopicNode, epoch: int, world: World
 ) -> str:
-    """Return the first step that the assignee still has to do before these partitions are started; empty if started."""
+    """Return the first thing that the assignee still has to do to start these partitions; empty if all are started."""
     status = _status(consumer, topic, node, epoch, world)
     if isinstance(status, str):
         return status
@@ -96,7 +96,7 @@ def _failures(view: TopicView, world: World) -> Iterator[tuple[str, TopicStatus,
 
 
 def failing(view: TopicView, world: World) -> tuple[CommonFailure, ...]:
-    """Return the reported processing failures, each cause once."""
+    """Return the reported processing failures. Failures with the same cause are merged."""
     owned = by_consumer((c, p) for p, c in view.node.assignments.items()) if view.node is not None else {}
     return by_cause(
         common
@@ -119,7 +119,7 @@ def waiting(view: TopicView, world: World) -> tuple[Reason, ...]:
 
 
 def states(view: TopicView, world: World) -> tuple[Reason, ...]:
-    """Return the size of the state of each partition of a stateful pipeline, as its owner reports."""
+    """Return the size of each partition's state as its owner reports it; only for a stateful pipeline."""
     owners, found = view.node.assignments if view.node is not None else {}, list[Reason]()
     for partition, owner in sorted(owners.items()):
         status = topic_status(world.answers.get(owner), view.topic)
@@ -131,7 +131,7 @@ def states(view: TopicView, world: World) -> tuple[Reason, ...]:
 
 
 def blockers(view: TopicView, world: World) -> dict[str, str]:
-    """Return the consumers that delay the topic, with the first missing confirmation of each."""
+    """Return consumer → its first missing confirmation, for the consumers that delay the topic."""
     node, state = view.node, view.state
     missing_by_consumer: dict[str, str] = {}
     if node is None or state is None:

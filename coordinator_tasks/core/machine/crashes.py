@@ -1,4 +1,4 @@
-"""Failed ends of a consumer's processes in a row, and when the next process gets partitions. Pure."""
+"""Consecutive failed ends of a consumer's processes, and when the next process gets partitions. Pure."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from coordinator_tasks.core.text.partition_text import counted
 
 @dataclass(frozen=True, slots=True)
 class Exits:
-    """`count` ends with an error in a row. The last was of `incarnation`, for `reason`.
+    """`count` consecutive ends with an error. The last end was of `incarnation`, for `reason`.
 
     `next_at`: when the id gets partitions again; 0 without a back-off.
     """
@@ -28,9 +28,9 @@ class Exits:
 
 
 def exits(consumer: str, world: World, policy: Policy) -> Exits | None:
-    """Return the last failed ends of a consumer; `None` if the last end had no error.
+    """Return the last consecutive failed ends of a consumer; `None` if the last end had no error.
 
-    Ends before the flap window do not count as a loop.
+    Ends before the flap window do not count as a crash loop.
     """
     claim = world.claims.get(consumer)
     if claim is None or not (failed := failed_in_a_row(claim)):

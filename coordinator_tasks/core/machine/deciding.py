@@ -1,4 +1,4 @@
-"""The steps of a decision in their order, and the resulting write."""
+"""The steps of a decision in order, and the write that results."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ from coordinator_tasks.core.text.partition_text import agreed, joined
 
 
 class Deciding:
-    """One call of `decide` for a topic without a hold: the draft and the steps.
+    """One call of `decide` for a topic that is not held: the draft and the steps.
 
     `plans`: False means that a plan for all partitions needs a person's approval first.
     """
@@ -60,7 +60,7 @@ class Deciding:
         self.state = view.state or TopicState(State.INITIAL)
         self.draft = draft or draft_of(view, world.fresh)
         self.relies_on: frozenset[str] = frozenset()
-        self.ended: Cause | None = None  # the end of a roll back by this plan
+        self.ended: Cause | None = None  # set if this plan ends a roll back
 
     def run(self, steps: frozenset[Step]) -> Decision:
         decision = self._lost_or_unowned()
@@ -100,7 +100,7 @@ class Deciding:
     def _reads_node(self, member: Member, *, owns: bool) -> bool:
         """Return whether the member's release can read the topic's node.
 
-        A release refuses a node with an unknown field, and keeps the present partitions.
+        A release refuses a node with an unknown field. The consumer then keeps its partitions and gets no others.
         """
         seeks = not self.draft.seeks or SEEKS in member.formats
         packed = PACKED in member.formats or not packing.needs_packing(self.view, self.policy)
@@ -119,9 +119,11 @@ class Deciding:
         if not touched and not self.draft.moves:
             return None
         found = causes.of_placement(self.view, self.world, self.draft, self.relies_on)
-        # Partitions that return after a planned restart were not shared among all consumers.
+        # After a planned restart the consumer gets its former partitions back. They were not shared among all
+        # consumers.
         restarted = restarts.back({c: able[c] for c in lost if c in able}, self.world)
-        # A plan without `moves` counts the consumer as present, so its return does not change membership.
+        # Without `moves`, a plan counts the absent consumer as present, so the consumer's return does not change
+        # membership.
         same = {c: able[c] for c, one in restarted.items() if c in self.state.targets and not one.moves}
         kept = {c: i for c, i in self.state.targets.items() if c not in lost} | same
         counted = kept or {c: able[c] for c in restarted} or able
@@ -146,8 +148,9 @@ class Deciding:
             self.draft.move(partition, entry.taker)
 
     def _digest_if_whole(self, able: Mapping[str, int]) -> str:
-        """Return the plan's digest; empty if the plan only placed partitions without an owner and a plan for all is
-        due.
+        """Return the plan's digest if the plan placed every partition that now has an owner or taker.
+
+        Otherwise only partitions without an owner were placed. Return an empty digest, so that a plan for all is due.
         """
         placed = {move.partition for move in self.draft.moves}
         whole = self.draft.assignments.keys() | self.draft.handoff.keys() | self.draft.in_flight() <= placed
@@ -190,9 +193,9 @@ class Deciding:
         return self.write(signal, self.state.causes, confirmed=confirmed)
 
     def _goes_to_one_on_its_way_out(self, partition: int) -> bool:
-        """Return whether the taker closes for a planned restart.
+        """Return whether the taker closes its partitions for a planned restart.
 
-        The taker does not own the partition yet. So other consumers get the partition when the taker ends.
+        The taker does not own this partition yet. So another consumer gets the partition when the taker ends.
         """
         taker = self.draft.to_start.get(partition, "")
         return bool(self.world.life(taker, self.draft.incarnations.get(taker, 0)).kept_until)
@@ -214,10 +217,9 @@ class Deciding:
         return self.write(Signal.ALL_STARTED, self.state.causes, confirmed=confirmed, same_node=True)
 
     def _waiting(self) -> set[int]:
-        """Return the partitions whose start waits for a planned restart. The next process starts them, under a new
-        epoch.
+        """Return the partitions whose start waits for a planned restart. The next process starts them.
 
-        Guarded partitions and partitions with a seek do not wait: guard and seek end with the confirmed start.
+        Guarded partitions and partitions with a seek do not wait, because guard and seek end with the confirmed start.
         """
         away, draft = restarts.away(self.view, self.world), self.draft
         kept = draft.guarded | draft.seeks.keys()
@@ -243,7 +245,7 @@ class Deciding:
         counted = dict(self.state.targets) if self.view.config.frozen else waited | able
         same = not moved and self.ended is None and counted == self.state.targets and self._same_for_consumers()
         if same and not self._is_noted(planned):
-            return self._restart() or self._plain_again()  # the plan would be the same
+            return self._restart() or self._plain_again()  # the new plan would equal the present assignment
         left = [(c, self.state.targets.get(c, self.draft.incarnations.get(c, 0))) for c in due.left]
         written = self.write(
             signal_of_plan(self.draft),
@@ -257,24 +259,24 @@ class Deciding:
         return replace(written, may_wait=True)
 
     def _is_noted(self, planned: str) -> bool:
-        """Return whether to store the digest of a plan without moves.
+        """Return whether to store the digest of a plan that moves nothing.
 
-        Without the digest each check plans again, and changed loads never cause a plan.
+        Without a stored digest, every check would plan again, and changed loads would never cause a plan.
         """
         if planned in ("", self.state.planned):
             return False
         return not self.state.planned or patience_s(self.view, self.policy) is not None
 
     def _tell(self) -> Decision | None:
-        """Write a pause or another change without moves at once, while a plan waits for approval."""
+        """Write a change without moves (such as a pause) at once, while a plan waits for approval."""
         told = causes.reconfigured(self.view)
         return self.write(signal_of_plan(self.draft), told) if told else None
 
     def _plain_again(self) -> Decision | None:
-        """Write a packed node in the plain form if a registered consumer reads only the plain form.
+        """Write a packed node in the plain form if a registered consumer cannot read the packed form.
 
-        An isolated consumer is readmitted only after it has acted on the node. Plans leave isolated consumers out, so
-        no plan would write the plain form.
+        Plans leave isolated consumers out, so no plan would write the plain form for an isolated consumer. Yet such a
+        consumer is readmitted only after it has acted on the node.
         """
         older = packing.read_plain_only(self.view, self.world)
         packed = self.view.packed and self.state.state is State.STABLE
@@ -283,7 +285,8 @@ class Deciding:
         return self.write(signal_of_plan(self.draft), (Cause(CauseKind.PLAIN, tuple(older)),))
 
     def _due(self, able: Mapping[str, int]) -> causes.Due | None:
-        """Return the trigger of a plan. An expired roll back leaves the configuration; its expiry is a trigger too."""
+        """Return the trigger of a plan. Drop an expired roll back from the configuration; its expiry is a trigger too.
+        """
         config = self.view.config
         if config.rollback is not None and self.view.node is not None and not config.removed:
             self.ended = rollback.ended(config.rollback, able, self.world.now)
@@ -296,7 +299,7 @@ class Deciding:
         return replace(due, causes=(*due.causes, self.ended))
 
     def _leave_started(self) -> None:
-        """Let a plan move started partitions although other partitions have not started yet."""
+        """Let a plan move started partitions while other partitions have not started yet."""
         node = self.view.node
         for partition, consumer in list(self.draft.to_start.items()):
             epoch = self.draft.epochs.get(partition)
@@ -306,7 +309,7 @@ class Deciding:
                 del self.draft.to_start[partition], self.draft.epochs[partition]
 
     def _may_drift(self, able: Mapping[str, int]) -> bool:
-        """Return whether to ask the strategy about an unchanged topic."""
+        """Return whether to ask the strategy although the topic has not changed."""
         config, settled = self.view.config, self.state.state is State.STABLE and self.view.node is not None
         if not settled or not able or config.frozen or config.removed or restarts.away(self.view, self.world):
             return False
@@ -314,7 +317,7 @@ class Deciding:
         return patience is not None and self.world.now - self.state.since_at >= patience
 
     def _drifted(self, able: Mapping[str, int]) -> Decision | None:
-        """Return a plan for changed loads or for an uneven share over all topics; `None` if nothing moves."""
+        """Return a plan because of changed loads or an uneven share over all topics; `None` if nothing moves."""
         if not self._may_drift(able):
             return None
         together, shared = self.world.together, shares(self.view, self.policy)
@@ -326,8 +329,7 @@ class Deciding:
         planned = causes.digest(self.view, self.world, able) if complete else ""
         summary = self.draft.explanation.summary if self.draft.explanation is not None else ""
         cause = Cause(CauseKind.UNEVEN if shared else CauseKind.LOADS, why=summary)
-        # A plan over all topics follows a change in another topic. That topic's record already says whether the change
-        # was requested.
+        # A joint plan follows a change in another topic, whose record already says whether the change was requested.
         written = self.write(signal_of_plan(self.draft), (cause,), targets=able, planned=planned, unasked=not shared)
         return replace(written, may_wait=True)
 
@@ -356,7 +358,8 @@ class Deciding:
         return unless_same(self.view.node, node_of(self.draft, self.view.config), True) is None
 
     def _restart(self) -> Decision | None:
-        """Order owners again to start their idle partitions. In Starting, wait for half of `stuck_after_s` first."""
+        """Order owners again to start partitions that do not run. In Starting, wait for half of `stuck_after_s` first.
+        """
         node, stable = self.view.node, self.state.state is State.STABLE
         late = self.world.now - self.state.since_at >= self.policy.stuck_after_s / 2  # before a person is asked
         if node is None or not (stable or (late and self.state.state is State.STARTING)):
@@ -417,7 +420,7 @@ class Deciding:
         objectors: frozenset[str] = frozenset(),
         unasked: bool = False,
     ) -> Decision:
-        """Return the decision to write the draft; `unasked`: the cause was not requested. Raises `TableBroken`."""
+        """Return the decision to write the draft. `unasked`: nobody requested the cause. Raises `TableBroken`."""
         before, now, cause = self.state, self.world.now, said(found)
         node = node_of(self.draft, self.view.config)
         written = unless_same(self.view.node, node, same_node)
@@ -459,9 +462,7 @@ class Deciding:
         *,
         unasked: bool,
     ) -> Record:
-        """Return the history's record of the transition to `state`; `epoch`: the topic node's epoch after the
-        transition.
-        """
+        """Return the history's record of the transition to `state`. `epoch`: the node's epoch after the transition."""
         before = self.state
         return Record(
             topic=self.view.topic,

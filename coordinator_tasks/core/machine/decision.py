@@ -1,4 +1,4 @@
-"""Decisions of `machine`: the next step of a topic, which the caller performs."""
+"""Decisions of `machine`: the next step of a topic. The caller performs the step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from coordinator_tasks.core.model import Explanation, Record, TopicNode, TopicSt
 
 
 class Step(StrEnum):
-    """Steps that a task may take. Every task handles losses as well."""
+    """Steps that a task may take. Apart from these steps, every task handles lost consumers."""
 
     PLAN = "plan"
     START = "start"
@@ -19,34 +19,34 @@ ALL_STEPS = frozenset(Step)
 
 
 class TopicOutcome(StrEnum):
-    """How a step of a topic ends: in a decision, in a task's report, and in a wait for confirmations.
+    """The outcome of a topic's step: in a decision, in a task's report, and in a wait for confirmations.
 
-    `WRITTEN` in a decision, a preview or a wait means that the step can be written now.
+    In a decision, a preview or a wait, `WRITTEN` means that the step can be written now.
     """
 
     WRITTEN = "written"
     UNCHANGED = "unchanged"  # nothing is outstanding
     WAITING = "waiting"  # a confirmation or a waiting time is outstanding
-    STUCK = "stuck"  # the confirmation has been outstanding for `policy.stuck_after_s`, or as long as the task waits
-    HELD = "held"  # a person or a neighbour has to act first
-    OVERTAKEN = "overtaken"  # another change came first: read or plan again
+    STUCK = "stuck"  # a confirmation has been missing for `policy.stuck_after_s`, or for as long as the task waits
+    HELD = "held"  # a person or another system has to act first
+    OVERTAKEN = "overtaken"  # another writer was faster: read or plan again
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """The next step of a topic. `WRITTEN` comes with the new state, its record, and the node if changed.
 
-    - `relies_on`: consumers counted as closed without a confirmation. The versions of their `ids` and `directives`
-      nodes guard the write.
+    - `relies_on`: consumers counted as closed without a confirmation. The write checks the versions of their `ids` and
+      `directives` nodes.
     - `blockers`: consumer → the missing confirmation.
     - `wake_in_s`: seconds until the next check.
     - `explanation`: the strategy's reasons for its moves.
-    - `left_out`: sentences about consumers and offsets ignored because they are wrong.
+    - `left_out`: sentences about consumers and offsets that are ignored because they are wrong.
     - `ends_rollback`: remove the roll back from the configuration.
     - `pack_over`: pack a node above this number of bytes; `None` means never.
-    - `may_wait`: a plan for all partitions; without the plan every partition still has an owner.
+    - `may_wait`: the decision is a plan for all partitions, and every partition has an owner without the plan too.
     - `approval`: digest for a person's approval; empty if no approval is needed.
-    - `settled`: every partition is in its place, and the reason says only this.
+    - `settled`: nothing is left to do; every partition is in its place.
     """
 
     outcome: TopicOutcome

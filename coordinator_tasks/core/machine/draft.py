@@ -2,11 +2,11 @@
 
 Rules (2 and 6 of the hand-off in the design):
 - Possible owners of a partition are the consumers in `toClose`, the taker of the hand-off and the assignee. Lost
-  consumers are no possible owners. A release of the present entry by the giver confirms the giver's close.
-- A partition is assigned at once if no other consumer than the new target is a possible owner. With one other possible
-  owner, the partition is handed off. With several, all of them go into `toClose`, without a hand-off (the barrier). A
-  guarded partition goes through the barrier too: a survivor may still commit, and only the barrier's start guards
-  against such a commit.
+  consumers are not possible owners. The giver's release of the present hand-off confirms its close.
+- A partition is assigned at once if no consumer but the new target is a possible owner. If there is one other possible
+  owner, the partition is handed off. If there are several, all of them go into `toClose`, without a hand-off (the
+  barrier). A guarded partition goes through the barrier too: its former owner may still commit, and only a start after
+  the barrier guards against such a commit.
 - A partition is assigned to its target when its last possible owner is confirmed closed.
 """
 
@@ -32,7 +32,8 @@ from coordinator_tasks.core.protocol.holding import releases_entry
 
 @dataclass(slots=True)
 class Draft:
-    """Mutable draft; `epoch`: the epoch of the new node. `draft_of` makes a draft, `node_of` and `label` read it.
+    """Mutable draft of node and state. `epoch`: the epoch of the new node. `draft_of` makes a draft. `node_of` and
+    `label` return the results.
 
     - `former`: partition → lost former owner.
     - `explanation`: the strategy's reasons for its moves.
@@ -58,7 +59,7 @@ class Draft:
     kept: Explanation | None = None
 
     def owners(self, partition: int) -> set[str]:
-        """Return the consumers that may run the partition now (rule 2). Lost consumers were dropped before."""
+        """Return the consumers that may run the partition now (rule 2). Lost consumers are already dropped."""
         found = set(self.to_close.get(partition, ()))
         entry = self.handoff.get(partition)
         if entry is not None:
@@ -78,7 +79,7 @@ class Draft:
         return self.assignments.get(partition) or self.to_start.get(partition)
 
     def targets(self, partitions: Iterable[int]) -> dict[int, str]:
-        """Return partition → owner or taker, for these partitions, without partitions that have neither."""
+        """Return partition → owner or taker. Partitions with neither are left out."""
         takers = {partition: entry.taker for partition, entry in self.handoff.items()}
         found = {**self.to_start, **self.assignments, **takers}
         return {partition: found[partition] for partition in partitions if partition in found}
@@ -99,7 +100,7 @@ class Draft:
         return consumers
 
     def movers(self) -> set[str]:
-        """Return the consumers with a partition to close, or with a partition to get from another consumer."""
+        """Return the consumers that have to close a partition, or will get a partition from another consumer."""
         takers = {taker for p, taker in self.to_start.items() if p not in self.assignments}
         return takers.union(*self.to_close.values())
 
@@ -128,7 +129,8 @@ class Draft:
         self.moves.append(Move(partition, giver, taker, kind))
 
     def adopt(self, partition: int, consumer: str, since: int) -> None:
-        """Let the consumer keep the partition, held since this epoch, and wait for a confirmation."""
+        """Let the consumer keep the partition, held since the epoch `since`, and wait for the consumer's confirmation.
+        """
         self.assignments[partition] = self.to_start[partition] = consumer
         self.since[partition] = since
         self.epochs[partition] = self.epoch
@@ -151,17 +153,17 @@ class Draft:
         self.moves.append(Move(partition, owner, owner, MoveKind.RESTART))
 
     def seek(self, partition: int, offset: int) -> None:
-        """Let the partition continue at `offset`. The present owner starts there, or else the next owner.
+        """Let the partition continue at `offset`, at the present owner or else at the next owner.
 
-        The caller makes sure that only the assignee may run the partition. Another consumer could read on from before
-        the seek.
+        The caller makes sure that only the assignee may run the partition. Another consumer could continue from a
+        position before the seek.
         """
         self.seeks[partition] = Seek(offset, self.epoch)
         if partition in self.assignments:
             self.restart(partition)
 
     def close_confirmed(self, partition: int, consumers: Collection[str]) -> None:
-        """Note the confirmed close by these consumers; after the last close the target gets the partition."""
+        """Note that these consumers have confirmed the close. After the last close the target gets the partition."""
         remaining = self.to_close.get(partition, set()) - set(consumers)
         if remaining:
             self.to_close[partition] = remaining
@@ -176,11 +178,12 @@ class Draft:
         self.since[partition] = self.epochs[partition] = entry.epoch if entry is not None else self.epoch
 
     def drop_lost(self, lost: Collection[str], over: Collection[str], awaited: Collection[str] = ()) -> set[int]:
-        """Take everything from `lost` consumers (isolated or gone). Return the changed partitions.
+        """Take all partitions from `lost` consumers (isolated or gone). Return the changed partitions.
 
-        The `awaited` consumers have ended as well, but their partitions wait for the next process. Only pending closes,
-        and pending starts of partitions from other consumers, change. A partition is guarded unless the lost consumer
-        is in `over`. A consumer in `over` has no process left; any other consumer may still commit.
+        `awaited` consumers have ended too, but their partitions wait for the next process. So an awaited consumer loses
+        only its pending closes, and its pending starts of partitions that another consumer gives up. `over` lists the
+        ended consumers without a live process. If the former owner is not in `over`, it may still commit, so the
+        partition is guarded.
         """
         touched: set[int] = set()
         ended = {*lost, *awaited}
@@ -204,15 +207,15 @@ class Draft:
         return touched
 
     def _drop_taker(self, partition: int, taker: str, may_live: bool) -> None:
-        """Drop the lost target of a partition in flight; the other possible owners still have to close the partition."""
+        """Drop the lost taker of a partition in flight. The other possible owners still have to close the partition."""
         released = self._released(partition)
         entry = self.handoff.pop(partition, None)
         self.to_start.pop(partition)
         self.former[partition] = taker
-        # The taker may have started on a release that was written after our read.
+        # The taker may have read a release that was written after our read, and started.
         self._guard(partition, entry is not None and may_live)
         if released:
-            # The giver has confirmed by the release, so only the taker could have started.
+            # The release confirms the giver's close, so only the taker could have started.
             self.to_close.pop(partition, None)
             self.epochs.pop(partition, None)
 
@@ -242,8 +245,7 @@ def draft_of(view: TopicView, fresh: str) -> Draft:
         draft.to_start = {p: c for c, ps in state.to_start.items() for p in ps}
         draft.epochs = dict(state.epochs)
     if node is not None:
-        # Guards and seeks end with the confirmed start, which does not rewrite the node. So drop finished guards and
-        # seeks here.
+        # A confirmed start ends guard and seek, but does not rewrite the node. So drop finished guards and seeks here.
         draft.guarded = {p for p in node.guarded if not draft.runs(p)}
         draft.seeks = {p: seek for p, seek in node.seeks.items() if not draft.runs(p)}
     return draft
@@ -284,11 +286,11 @@ def node_of(draft: Draft, config: TopicConfig) -> TopicNode:
 def unless_same(old: TopicNode | None, new: TopicNode, same: bool) -> TopicNode | None:
     """Return the new node, or `None` if no write is needed.
 
-    `same`: the partitions are unchanged. No write is needed if the configuration is unchanged too.
+    `same`: the partitions are unchanged. Then no write is needed unless the configuration has changed.
     """
     if not same or old is None:
         return new
-    # Finished seeks are dropped with the next write: no consumer waits for their removal.
+    # No consumer waits for the removal of finished seeks, so the next write drops them.
     alike = _without_epoch(new) == _without_epoch(old) and new.seeks.items() <= old.seeks.items()
     return None if alike else new
 

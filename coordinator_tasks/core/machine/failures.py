@@ -1,4 +1,4 @@
-"""The reported failures of consumers by cause, with the waiting consumers and partitions. Pure."""
+"""The failures that consumers report, merged by cause, with the waiting consumers and partitions. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,8 @@ _MOST_CHARS = 100
 
 @dataclass(frozen=True, slots=True)
 class CommonFailure:
-    """The consumers and partitions behind one cause. `why`: the error; for an `away` sink, the oldest error.
+    """A cause of failures, with the waiting consumers and partitions. `why`: the error; if the sink does not answer
+    (`away`), the oldest error.
 
     `consumers`: sorted. `partitions`: topic → waiting partitions, sorted. `for_s`: seconds since the first failed try.
     """
@@ -35,9 +36,8 @@ class CommonFailure:
 
     @property
     def in_topic(self) -> str:
-        """Return the sentence beside the topic's name, without the error of a sink.
-
-        `told` has one sentence for all topics.
+        """Return the sentence for display beside the topic's name. Of a sink, only `told` gives the error, once for all
+        topics.
         """
         sentence = self._sentence(", ".join(map(_named, self.partitions.values())))
         return sentence if self.away else f"{sentence}: {self.why}"
@@ -53,7 +53,7 @@ class CommonFailure:
 def failures_of(
     consumer: str, topic: str, owned: Collection[int], failures: Iterable[Failure]
 ) -> tuple[CommonFailure, ...]:
-    """Return a consumer's failures at its `owned` partitions of a topic; empty without owned partitions."""
+    """Return a consumer's failures at its `owned` partitions of a topic; empty if `owned` is empty."""
     return tuple(
         CommonFailure(one.why, one.away, one.for_s, (consumer,), {topic: waiting})
         for one in failures
@@ -62,12 +62,12 @@ def failures_of(
 
 
 def cause_key(one: CommonFailure | Failure) -> str | None:
-    """Return the key of a cause: the text of the user's error. Return `None` for every unreachable sink."""
+    """Return the key of a cause: the text of the user's error, or `None` for every sink that does not answer."""
     return None if one.away else one.why
 
 
 def by_cause(found: Iterable[CommonFailure]) -> tuple[CommonFailure, ...]:
-    """Return the failures with equal errors merged, in order. All unreachable sinks are one cause."""
+    """Return the failures in order, with equal errors merged. All sinks that do not answer count as one cause."""
     merged: dict[str | None, CommonFailure] = {}
     for one in found:
         key = cause_key(one)

@@ -12,7 +12,7 @@ REMEDY = "give its topics as an argument, such as --topics=orders,clicks-.*"
 def named(arguments: Sequence[str]) -> tuple[str, ...]:
     """Return the topic names and patterns in an application's arguments.
 
-    Without topics in the arguments, the application takes any topic, unless its code names some.
+    An application without topics in its arguments takes every topic, unless its code names topics.
     """
     given: dict[str, list[str]] = {"--topics": [], "--pipeline": [], "--pattern": [], "--default": []}
     for place, argument in enumerate(arguments):
@@ -27,7 +27,7 @@ def named(arguments: Sequence[str]) -> tuple[str, ...]:
 
 
 def unnamed(fleet: Fleet) -> str:
-    """Return a sentence about a fleet that names no topics; empty if topics are named or the fleet has no consumer."""
+    """Return a warning if the fleet names no topics; empty if it names topics or has no consumer."""
     if not fleet.consumers or named(fleet.arguments):
         return ""
     return f"{_unnamed(fleet)}; {REMEDY}"
@@ -38,7 +38,7 @@ def _unnamed(fleet: Fleet) -> str:
 
 
 def conflicts(fleets: Collection[Fleet], managed: Collection[str]) -> dict[str, tuple[str, str]]:
-    """Return fleet → why it may share a managed or named topic with another fleet, and the remedy."""
+    """Return fleet → problem and remedy, for each fleet that may share a managed or named topic with another fleet."""
     lists = {fleet.app: named(fleet.arguments) for fleet in fleets if fleet.consumers}
     if len(lists) < 2:
         return {}

@@ -19,10 +19,10 @@ from coordinator_tasks.core.text.partition_text import because
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """An incarnation, with registration, claim, directive and answer of its id; `None` means absent.
+    """An incarnation, with the registration, claim, directive and answer of its id; `None` means absent.
 
-    The properties describe this incarnation alone. Facts about another incarnation of the id do not count. `now`: the
-    time for checking whether a planned restart has expired.
+    The properties describe this incarnation alone: facts about another incarnation of the id do not count. `now`: the
+    time at which a planned restart may have expired.
     """
 
     consumer: str
@@ -59,7 +59,7 @@ class Life:
 
     @property
     def draining(self) -> Draining | None:
-        """Return the draining that the incarnation has to follow, for good or until a restart."""
+        """Return the incarnation's draining: the stored draining, or a planned restart that moves partitions."""
         stored = self.directive.draining if self.directive is not None else None
         if stored is not None and stored.incarnation in (0, self.incarnation):
             return stored
@@ -77,9 +77,9 @@ class Life:
 
     @property
     def kept_until(self) -> float:
-        """Return until when a planned restart keeps the partitions for the id's next process; 0 without a wait.
+        """Return until when a planned restart keeps the partitions for the id's next process; 0 if it does not.
 
-        They wait also for a registered consumer that closes for the restart or no longer answers.
+        The partitions wait even while the consumer is registered, if it closes for the restart or no longer answers.
         """
         restart = self.restart
         over = self._works or self.draining is not None or self._successor_is_ready
@@ -92,10 +92,7 @@ class Life:
 
     @property
     def _successor_is_ready(self) -> bool:
-        """Return whether another incarnation is registered and its interface has answered.
-
-        Such an incarnation can take partitions.
-        """
+        """Return whether another incarnation is registered and has answered, so that it can take partitions."""
         if self.member is None or self.registered:
             return False
         answering = self.answer.incarnation if isinstance(self.answer, ConsumerStatus) else 0
@@ -113,18 +110,19 @@ class Life:
 
 
 def with_leave(directive: Directive, leave: Draining) -> Directive:
-    """Return the directive with the leave request of the consumer's own node. Only the requesting incarnation may end."""
+    """Return the directive with the leave request of the consumer's own node. Only the requesting incarnation may end.
+    """
     if not leave.incarnation:
-        return directive  # only a person requests a draining of every incarnation
+        return directive  # a consumer may ask only for its own incarnation
     if directive.draining is None or directive.draining.incarnation:
         return replace(directive, draining=leave)
     return replace(directive, draining=replace(directive.draining, leaving=leave.incarnation))
 
 
 def interfaces(consumers: Iterable[str], members: Mapping[str, Member], claims: Mapping[str, IdClaim]) -> list[Member]:
-    """Return where to reach these consumers, in the given order, without consumers whose address is unknown.
+    """Return where to reach these consumers, in the given order. Consumers with an unknown address are left out.
 
-    An unregistered consumer is reached at its last address: it may have lost only ZooKeeper.
+    An unregistered consumer is reached at its last address, because the consumer may have lost only ZooKeeper.
     """
     targets = []
     for consumer in consumers:

@@ -3,9 +3,9 @@
 Rules:
 - Only the table changes a state (`table.TRANSITIONS`).
 - `decide` is pure and total; the caller performs the decision as one guarded transaction.
-- Decisions are level-triggered: they depend on stored and observed state, never on the event that caused the run. The
-  first match wins: hold, recovery, lost owners and unowned partitions, confirmed closes, confirmed starts, a new plan,
-  a restart.
+- Decisions are level-triggered: stored and observed state decide, never the event that caused the run. The first match
+  of this list decides: hold, recovery, lost owners and unowned partitions, confirmed closes, confirmed starts, a new
+  plan, a restart.
 - A confirmation is for an epoch, a generation and an incarnation (`confirm`).
 """
 
@@ -36,7 +36,7 @@ def decide(
     *,
     plans: bool = True,
 ) -> Decision:
-    """Return the topic's next step. `plans`: False leaves out plans that may wait."""
+    """Return the topic's next step. `plans`: False leaves out a plan that may wait for approval."""
     world = _believed(view, world, policy)
     decision = _decide(view, world, policy, actor, steps, plans)
     left_out = first((*world.doubted.values(), *recovery.outliers(view, world), *world.unclear.values()))
@@ -115,8 +115,8 @@ def explain(view: TopicView, world: World, policy: Policy) -> Explanation:
 def question(
     view: TopicView, world: World, policy: Policy, *, always: bool = False
 ) -> tuple[Mapping[int, str], PlanQuestion | None]:
-    """Return partition → owner or taker, and the question `decide` would ask the strategy; `None` if all partitions
-    stay.
+    """Return partition → owner or taker, and the question that `decide` would ask the strategy; `None` if all
+    partitions stay.
 
     `always`: ask as if a plan were due, like `explain`.
     """
@@ -148,7 +148,7 @@ def able(view: TopicView, world: World, policy: Policy) -> dict[str, int]:
 
 
 def _used_up(view: TopicView) -> str:
-    """Return what is wrong if the next epoch would exceed the readable maximum; empty otherwise."""
+    """Return the problem if the next epoch would exceed the readable maximum; empty otherwise."""
     if view.node is None or view.node.epoch < MAX_COUNT:
         return ""
     return f"epoch {view.node.epoch} of topic {view.topic} is the largest there is, which no plan leads to: correct its node"
@@ -178,8 +178,8 @@ def _recover(
     deciding.drop_lost()
     able = deciding.able()
     deciding.planning(able).place()
-    # A consumer with an older generation, even an isolated consumer, must see a node that covers the older generation.
-    # Otherwise the consumer never confirms that nothing runs, and cannot be readmitted.
+    # A consumer acts only on a node that supersedes its own generation. Without such a node a consumer of an older
+    # generation, even an isolated consumer, never confirms that nothing runs, and cannot be readmitted.
     if not deciding.draft.in_flight() and deciding.state.state is State.INITIAL:
         return Decision(TopicOutcome.WAITING, f"{cause}; no live consumer is there to take partitions")
     planned = "" if adopted else causes.digest(view, world, able)

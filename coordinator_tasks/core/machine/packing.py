@@ -1,4 +1,4 @@
-"""The form of a topic's node. A node is packed only if every consumer that acts on it reads the packed form."""
+"""The form of a topic's node: packed only if every consumer that acts on the node reads the packed form."""
 
 from collections.abc import Collection
 
@@ -7,17 +7,17 @@ from coordinator_tasks.core.machine.presence import subscribes
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import PACKED
 
-# Bytes of JSON with numbers of four digits for partitions and up to seven for epochs.
+# Bytes of JSON, for partition numbers of four digits and epochs of up to seven digits.
 ENTRY_BYTES = 26  # an assigned partition in the plain form, plus its owner's id
-_PACKED_ENTRY_BYTES = 7  # in the packed form, with owners and epochs in the least compressible order
-_PACKED_CONSUMER_BYTES = 12  # plus its id
+_PACKED_ENTRY_BYTES = 7  # an assigned partition in the packed form, if owners and epochs compress badly
+_PACKED_CONSUMER_BYTES = 12  # a consumer in the packed form, plus its id
 
 
 def pack_over(view: TopicView, world: World, draft: Draft, policy: Policy) -> int | None:
-    """Return the number of bytes above which to pack the draft's node; `None` means write the plain form.
+    """Return the number of bytes above which the draft's node is packed; `None` means the plain form at any size.
 
-    A registration lists the forms that a consumer reads. An unregistered owner reads the packed form if the stored node
-    is packed and names the owner, since a packed node implies that all of its consumers read the packed form.
+    A registration lists the forms that a consumer reads. For an unregistered owner, the stored node decides: if it is
+    packed and names the owner, the owner reads the packed form.
     """
     if needs_packing(view, policy):
         return 0
@@ -37,7 +37,7 @@ def read_plain_only(view: TopicView, world: World) -> list[str]:
 def needs_packing(view: TopicView, policy: Policy) -> bool:
     """Return whether the stored node is packed and too large for the plain form.
 
-    Then a consumer that cannot read the packed form gets no partition of the topic.
+    If so, a consumer that cannot read the packed form gets no partition of the topic.
     """
     if not view.packed or view.node is None:
         return False
@@ -46,7 +46,7 @@ def needs_packing(view: TopicView, policy: Policy) -> bool:
 
 
 def assigned_bytes(partitions: int, longest: int, consumers: Collection[str], over: int | None) -> int:
-    """Return the bytes of assigned partitions in a node with ids up to `longest` characters.
+    """Return the bytes of assigned partitions in a node whose longest id has `longest` characters.
 
     `over`: the limit from `pack_over`.
     """

@@ -1,4 +1,4 @@
-"""From a strategy's answer to moves: placement of unowned partitions, and a new plan for all partitions."""
+"""From a strategy's answer to moves: a placement of unowned partitions, or a new plan for all partitions."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -18,7 +18,7 @@ from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, Wo
 from coordinator_tasks.core.model import Explanation, Reason
 from coordinator_tasks.core.names import MAX_ID_BYTES
 
-# Bytes of JSON with numbers of five digits for partitions and up to seven for epochs.
+# Bytes of JSON, for partition numbers of five digits and epochs of up to seven digits.
 _START_BYTES = 30  # a partition in flight in the state and the record
 _HANDOFF_BYTES = 80  # a hand-off in node, state and record, plus the two ids
 _CONSUMER_BYTES = 60  # a consumer in the node's incarnations, the state's targets and lists, plus its id in each
@@ -45,7 +45,7 @@ class Planning:
         self._longest = max((len(c) for c in able), default=MAX_ID_BYTES)
 
     def placement(self) -> PlanQuestion | None:
-        """Return the question for partitions without a target; `None` if there are none or no consumer may take them."""
+        """Return the question for partitions without a target; `None` if there is nothing to place."""
         draft, able, fixed = self.draft, self.able, self._targets
         homeless = {p for p in self.view.partitions if p not in fixed}
         if self.view.config.removed or not able or not homeless:
@@ -54,7 +54,7 @@ class Planning:
         return self._question({p: c for p, c in draft.former.items() if c in able}, fixed | pins)
 
     def place(self) -> None:
-        """Give every partition without a target to one of the `able` consumers, if any. Move no other partition."""
+        """Give every partition without a target to an `able` consumer, if there is any. Move no other partition."""
         question = self.placement()
         if question is None:
             return
@@ -73,8 +73,8 @@ class Planning:
     def rebalance(self) -> bool:
         """Move partitions to the strategy's targets. Return False if some moves have to wait for a further plan.
 
-        Partitions in flight stay unless their taker is draining. An absent owner without a proven end keeps its
-        partitions. So does an owner under a planned restart, until the owner is back.
+        Partitions in flight stay unless their taker is draining. An absent owner keeps its partitions until its end is
+        proven. An owner under a planned restart keeps its partitions until the owner is back.
         """
         if self.view.config.removed or self.view.config.frozen:
             return True
@@ -152,7 +152,7 @@ class Planning:
         )
 
     def _explain(self, asked: SolvedProblem, limit_bytes: int, only: Collection[int] | None = None) -> None:
-        """Keep the strategy's reasons for its moves, at most `limit_bytes`. `only`: reasons for these partitions alone."""
+        """Keep the strategy's reasons for its moves, at most `limit_bytes`. `only`: for these partitions alone."""
         draft = self.draft
         if not draft.moves:
             return
@@ -180,9 +180,7 @@ class Planning:
         return {p for p in flight if takers.get(p) not in draining}
 
     def _fixed(self) -> dict[int, str]:
-        """Return partition → owner for partitions that must stay: paused, pinned, awaiting an absent owner, or in
-        flight.
-        """
+        """Return partition → owner for partitions that must stay: paused, pinned, in flight, or of an absent owner."""
         fixed = self._paused() | self._placed | self._pins
         staying = {c for c in set(self.draft.assignments.values()) if not self._movable(c)}
         if staying:
@@ -190,7 +188,7 @@ class Planning:
         return fixed | self.draft.targets(self._flight())
 
     def _paused(self) -> dict[int, str]:
-        """Return paused partitions with their owners. No consumer would gain from moves of idle partitions."""
+        """Return paused partitions with their owners. A move of an idle partition would help no consumer."""
         config = self.view.config
         if config.split is not None or not shares(self.view, self.policy):
             return {}
@@ -204,8 +202,7 @@ class Planning:
     def _stop_leaving(self) -> None:
         """Let a consumer close its partitions if it was asked to end and no consumer can take over.
 
-        The partitions wait if another consumer is absent and may come back. A consumer that only drains keeps its
-        partitions.
+        If another consumer is absent and may come back, the partitions wait. A draining consumer keeps its partitions.
         """
         incarnations = self.draft.incarnations
         absent = [c for c in self.draft.holders() if not self._movable(c)]
@@ -217,7 +214,7 @@ class Planning:
                 self.draft.stop(partition)
 
     def _spare(self) -> int:
-        """Return the bytes of the transaction left for moves and their reasons."""
+        """Return how many bytes of the transaction are left for moves and reasons."""
         over = packing.pack_over(self.view, self.world, self.draft, self.policy)
         taken = packing.assigned_bytes(len(self.view.partitions), self._longest, self.able, over)
         taken += len(self.draft.in_flight()) * _START_BYTES
@@ -228,19 +225,16 @@ class Planning:
         return self.policy.max_write_bytes - taken
 
     def _reasons_of(self, spare: int) -> int:
-        """Return how many of these bytes the reasons may take; 0 if the moves hardly fit."""
+        """Return how many of the `spare` bytes the reasons may take; 0 if the moves hardly fit."""
         return max(0, min(self.policy.max_write_bytes // 50, spare - self.policy.max_write_bytes // 10))
 
     def _room(self, spare: int, each: int) -> int:
-        """Return how many more moves of `each` bytes fit in the transaction.
-
-        Return at least 1 unless moves in flight fill it.
-        """
+        """Return how many more moves of `each` bytes fit in the transaction: at least 1, unless moves are in flight."""
         return max(0 if self.draft.in_flight() else 1, (spare - self._reasons_of(spare)) // each)
 
 
 def stop_vanished(draft: Draft, view: TopicView) -> None:
-    """Close partitions that neither ZooKeeper nor Kafka lists. The topic was recreated with fewer partitions."""
+    """Close partitions that neither ZooKeeper nor Kafka lists: the topic was recreated with fewer partitions."""
     if view.description is None or view.config.removed or view.config.frozen:
         return
     known = range(max([view.description.partition_count - 1, *view.partitions], default=-1) + 1)
@@ -255,12 +249,12 @@ def finish(draft: Draft) -> None:
 
 
 def shares(view: TopicView, policy: Policy) -> bool:
-    """Return whether the topic's strategy plans all of its topics jointly."""
+    """Return whether the topic's strategy plans all topics of the strategy jointly."""
     return isinstance(assignor(view.config.strategy, policy.strategies.known), Sharing)
 
 
 def patience_s(view: TopicView, policy: Policy) -> float | None:
-    """Return how long the topic is Stable before changed loads alone cause a plan; `None` if they never do."""
+    """Return how long the topic must be Stable before changed loads alone cause a plan; `None` if loads never do."""
     strategy: object = assignor(view.config.strategy, policy.strategies.known)
     return strategy.patience_s(view.config.parameters) if isinstance(strategy, Measuring) else None
 

@@ -1,6 +1,6 @@
-"""Presence: only this module decides whether an incarnation may still run something.
+"""Presence: only this module decides whether an incarnation may still run partitions.
 
-A registered incarnation is never gone. Evidence counts per incarnation: facts about incarnation 3 do not apply to 4.
+A registered incarnation is never gone. Facts about incarnation 3 say nothing about incarnation 4.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -66,8 +66,8 @@ def is_leaving(consumer: str, incarnation: int, world: World) -> bool:
 def _may_rejoin(life: Life, world: World, policy: Policy) -> bool:
     """Return whether a dead consumer's partitions wait for the same id.
 
-    They wait for `rejoin_grace_s`, or until the planned restart expires. Partitions do not wait if the end was noted by
-    a clock that was ahead, nor for a draining id: its next process gets no partitions.
+    The partitions wait for `rejoin_grace_s`, or until the planned restart expires. There are two exceptions: a clock
+    that was ahead noted the end, or the id is draining, so that its next process gets no partitions.
     """
     if life.kept_until:
         return True
@@ -78,7 +78,7 @@ def _may_rejoin(life: Life, world: World, policy: Policy) -> bool:
 
 
 def absence_of(claim: IdClaim | None, incarnation: int, now: float) -> Absence | None:
-    """Return this incarnation's absence note; `None` without a note, or if the noting clock was ahead."""
+    """Return the note of this incarnation's absence; `None` without a note, or if its clock was ahead."""
     absence = claim.absence if claim is not None else None
     counts = absence is not None and absence.incarnation == incarnation and absence.since_at <= now
     return absence if counts else None
@@ -87,7 +87,7 @@ def absence_of(claim: IdClaim | None, incarnation: int, now: float) -> Absence |
 def targets(topic: str, held: dict[str, int], world: World, policy: Policy) -> dict[str, int]:
     """Return consumer → incarnation of consumers that may get partitions of the topic, sorted by id.
 
-    `held`: the incarnations with partitions now. A new incarnation is no target before its predecessor is lost.
+    `held`: consumer → incarnation that has partitions now. A new incarnation gets none until its predecessor is lost.
     """
     able: dict[str, int] = {}
     for consumer, member in sorted(world.members.items()):
@@ -112,9 +112,9 @@ def subscribes(member: Member, topic: str) -> bool:
 
 
 def wants(topics: Sequence[str], topic: str) -> bool:
-    """Return whether the list includes the topic: by name, or by a regular expression for the full name.
+    """Return whether the list includes the topic, by name or by a regular expression that matches the full name.
 
-    An empty list includes every topic except Kafka's internal topics, which match only by name.
+    An empty list includes every topic except Kafka's internal topics. An internal topic is included only by name.
     """
     if topic in KAFKAS_OWN:
         return topic in topics
@@ -122,9 +122,7 @@ def wants(topics: Sequence[str], topic: str) -> bool:
 
 
 def who_cannot_read(format_name: str, topic: str, members: Mapping[str, Member], holders: Collection[str] = ()) -> str:
-    """Return, in words, the registered consumers that would refuse a node with this field, and hold; empty if none
-    would.
-    """
+    """Return, in words, the registered consumers that would refuse a node with this field; empty if there are none."""
     for consumer, member in sorted(members.items()):
         reads = format_name in member.formats or member.problem
         if not reads and (consumer in holders or subscribes(member, topic)):
@@ -136,15 +134,12 @@ def who_cannot_read(format_name: str, topic: str, members: Mapping[str, Member],
 
 
 def _not_yet(life: Life) -> bool:
-    """Return whether the interface has never answered.
-
-    A silent consumer cannot confirm a start, so it gets no partition.
-    """
+    """Return whether the interface has never answered. Such a consumer gets no partition."""
     return not life.answers and (life.claim is None or life.claim.answered != life.incarnation)
 
 
 def in_backoff(consumer: str, world: World, policy: Policy) -> float:
-    """Return seconds for which a flapping id stays excluded from the targets."""
+    """Return for how many more seconds a flapping id gets no partitions."""
     claim = world.claims.get(consumer)
     return max(0.0, backoff_until(claim, world.now, policy) - world.now) if claim is not None else 0.0
 
@@ -160,11 +155,10 @@ def note_absence(
 ) -> tuple[Absence | None, bool]:
     """Return the new absence note of an incarnation, and whether the incarnation is now known to be gone.
 
-    The incarnation was asked at `asked_at`, when no longer registered. At `now` the time to answer is over.
+    The unregistered incarnation was asked at `asked_at`. At `now` the time to answer is over.
 
-    The incarnation is gone once the consumer's own address, which had answered before, has refused for a session
-    time-out. A note with a future time comes from a clock that jumped. Such a note would delay the end, so a new note
-    replaces it.
+    The incarnation is gone if its own address has answered before, and has now refused for a session time-out. A note
+    with a future time comes from a clock that jumped. Such a note would delay the end, so a new note replaces it.
     """
     if isinstance(answer, ConsumerStatus) and answer.incarnation == incarnation:
         return None, False
@@ -177,20 +171,20 @@ def note_absence(
 
 
 def _proves(claim: IdClaim, incarnation: int, answer: Answer | None, same_boot: bool) -> bool:
-    """Return whether the answer is a refusal that proves an end.
+    """Return whether the answer is a refusal that proves the end of the incarnation.
 
-    A proxy's refusal proves nothing, nor does a refusal by the loopback address after another boot (`same_boot` False).
+    Two refusals prove nothing: by a proxy, and by the loopback address after another boot (`same_boot` False).
     """
     refused = isinstance(answer, Unreachable) and answer.silence is Silence.REFUSED
     return refused and same_boot and claim.direct and claim.answered == incarnation
 
 
 def _refused_before(claim: IdClaim, incarnation: int, since_at: float, session_timeout_s: float) -> float:
-    """Return the time of the first refusal before the registration expired at `since_at`; 0 if the refusal does not
+    """Return when the address first refused, before the registration expired at `since_at`; 0 if the refusal does not
     count.
 
-    A session outlives the process by a time-out, which ZooKeeper rounds up. A consumer registered for more than two
-    time-outs was alive while the address refused.
+    A session outlives the process by a time-out, which ZooKeeper rounds up. If the registration lasted longer than two
+    time-outs after the refusal, the consumer was alive, and the refusal does not count.
     """
     counts = claim.registered == incarnation and 0 < since_at - claim.refused_at <= 2 * session_timeout_s
     return claim.refused_at if counts else 0.0
@@ -203,11 +197,10 @@ def note_refusal(claim: IdClaim, member: Member, answer: Answer | None, same_boo
 
 
 def absent_until(consumer: str, incarnation: int, world: World, policy: Policy, session_timeout_s: float) -> float:
-    """Return until when an absent incarnation's partitions wait without a report; infinite if only a report ends the
-    wait.
+    """Return until when an absent incarnation's partitions wait; infinite if only a report of its end helps.
 
-    With a known end, they wait until the id's waiting time is over. Otherwise they wait until refusals prove the end,
-    or the platform isolates the incarnation.
+    If the end is known, the partitions wait until the id's waiting time is over. Otherwise they wait until refusals
+    prove the end, or the platform isolates the incarnation.
     """
     life = world.life(consumer, incarnation)
     noted = life.claim.absence if life.claim is not None else None

@@ -1,4 +1,4 @@
-"""A topic's question for its strategy, and the answer computed together with all other topics."""
+"""A topic's question for its strategy, and an answer that takes all other topics into account."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -9,7 +9,7 @@ from coordinator_tasks.core.assignors import Assignor, Problem, is_partial, vali
 
 @dataclass(frozen=True, slots=True)
 class PlanQuestion:
-    """A topic's question. `sides`: the problem, or a problem for each side of an upgrade.
+    """A topic's question. `sides`: one problem, or during an upgrade a problem for each side.
 
     `kept`: partitions that stay only because of the upgrade.
     """
@@ -25,7 +25,7 @@ class PlanQuestion:
         return self.checked([self.strategy.assign(side) for side in self.sides])
 
     def checked(self, answers: list[Mapping[int, str]]) -> dict[int, str]:
-        """Return the union of these answers to the sides. Raises `Refused` if an answer is not valid."""
+        """Return the union of these answers, one for each side. Raises `Refused` if an answer is not valid."""
         owners: dict[int, str] = {}
         for side, answer in zip(self.sides, answers, strict=True):
             validate(side, answer, self.name, partial=is_partial(self.strategy))
@@ -33,7 +33,7 @@ class PlanQuestion:
         return owners
 
     def beside(self, loads: Mapping[str, int], carried: Mapping[str, float]) -> "PlanQuestion":
-        """Return the same question with new loads of the other topics."""
+        """Return the same question beside new loads of the other topics."""
         whole = {m: carried.get(m, 0.0) for m in self.problem.members}
         sides = [replace(side, loads=loads, carried={m: whole[m] for m in side.members}) for side in self.sides]
         return replace(self, problem=replace(self.problem, loads=loads, carried=whole), sides=tuple(sides))
@@ -41,10 +41,10 @@ class PlanQuestion:
 
 @dataclass(frozen=True, slots=True)
 class SharedAnswer:
-    """The answer to a question. The loads of other topics may differ from the loads in the question.
+    """The answer to a question. Since the question, the loads of other topics may have changed.
 
-    `before`, `after`: member → partitions of all topics shared by number; empty without another such topic. `inputs`: a
-    digest of the questions of all other topics.
+    `before`, `after`: member → number of partitions over all topics that are planned by number, before and after the
+    plan; empty if there is no other such topic. `inputs`: a digest of the questions of all other topics.
     """
 
     question: PlanQuestion
@@ -58,7 +58,7 @@ class Together(Protocol):
     """The joint plan of all topics."""
 
     def answer(self, question: PlanQuestion) -> SharedAnswer | None:
-        """Return the answer; `None` if this is not the topic's expected question. Raises `Refused`."""
+        """Return the answer; `None` if the joint plan expects another question of the topic. Raises `Refused`."""
 
     def moves(self, topic: str) -> bool:
         """Return whether the plan moves partitions of this topic."""

@@ -1,25 +1,23 @@
-"""Planning from Initial, and after ZooKeeper was lost or restored. Epochs never go back, and running partitions count
-as owned.
+"""Recovery: the first plan of a topic, and plans after ZooKeeper was lost or restored. Epochs never decrease, and
+running partitions count as owned.
 
 A recovery is needed when
 - the topic's node or state is missing;
-- an acted or committed epoch is larger than the node's, or a consumer acts on a generation that the node does not
-  supersede;
-- an owner runs under a newer holding than the node names, or a survivor's commit bars the owner's start;
-- a consumer holds other partitions at the node's own epoch: a restored node was planned on while the consumer did not
-  answer, so that the same epoch was given out twice.
+- an acted or committed epoch is larger than the node's, or the node does not supersede a consumer's generation;
+- an owner runs a partition under a newer holding than the node says, or the commit of a surviving former owner fences
+  the owner's start;
+- a consumer holds other partitions than the node says at the node's own epoch. A plan was then made on a restored node
+  while the consumer did not answer, so the same epoch was given out twice.
 
 Rules:
-- An epoch that the topic cannot have reached is no evidence (`fence.is_far_ahead`). A consumer is `doubted` after its
-  answers caused several recoveries: a doubted consumer triggers no further recovery, keeps its partitions, and gets no
-  more.
-- Every registered consumer is asked. If there are traces of an older life, the recovery waits for silent consumers.
-- The new node has a new generation and an epoch of 1 + the largest of node, acted and committed. `supersedes` lists the
-  epochs that went into the node, so that consumers of the older generations may accept the node.
-- A partition is adopted if exactly one consumer runs, held (by the node) or last committed the partition: running
-  partitions are not disturbed. With several such consumers the partition goes through the barrier. So the list of
-  partitions must be complete.
-- A pending seek is kept, under its own epoch: a commit under a later epoch proves the seek done.
+- An epoch that the topic cannot have reached is no evidence (`fence.is_far_ahead`). A consumer whose answers have
+  caused several recoveries is `doubted`: it causes no further recovery, keeps its partitions, and gets no more.
+- Every registered consumer is asked. After an earlier generation, the recovery waits for silent consumers.
+- The new node has a new generation. Its epoch is 1 + the largest of the node's, acted and committed epochs.
+  `supersedes` lists the epochs that went into the node, so that consumers of the older generations may accept the node.
+- A partition is adopted, and goes on undisturbed, if exactly one consumer runs it, held it (by the node) or last
+  committed it. With several such consumers the partition goes through the barrier. So all partitions must be listed.
+- A pending seek is kept, under its own epoch. A commit under a later epoch proves that the seek is done.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -40,7 +38,7 @@ _SHOWN = 10  # largest number of sentences about single partitions
 class Recovery:
     """A recovery. In `draft`, every partition that may run has an owner. Write the draft once `blockers` is empty.
 
-    `blockers`: consumer, or `kafka` or `partitions` → the missing answer. `objectors`: consumers with answers that
+    `blockers`: consumer, or `kafka` or `partitions` → the missing answer. `objectors`: consumers whose answers
     contradict the stored node.
     """
 
@@ -51,7 +49,7 @@ class Recovery:
 
 
 class _Acted(NamedTuple):
-    """A consumer that has acted on a node of the topic, the consumer's answer, and the largest epoch in the answer."""
+    """A consumer that has acted on a node of the topic: its status, and the largest epoch in the status."""
 
     consumer: str
     incarnation: int
@@ -68,9 +66,9 @@ class _Commit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Holding:
-    """A consumer may run a partition since this epoch; 0 means unknown.
+    """The right of a consumer to run a partition since this epoch; 0 means unknown.
 
-    `running`: the epoch of the holding under which the partition runs and stays; 0 if it does not run, or is not asked.
+    `running`: the epoch under which the partition runs and stays; 0 if it does not run, closes, or is not asked.
     """
 
     epoch: int
@@ -98,15 +96,16 @@ def needed(view: TopicView, world: World) -> Recovery | None:
     if node is not None:
         draft.guarded = set(node.guarded)
         if node.topic_id == view.config.topic_id:
-            # Without the state, the confirmed starts are unknown. The running
-            # holding and the commits of a seek's owner show whether the seek is done.
+            # Without the state, nothing tells which starts were confirmed. The running holding and the commits of the
+            # partition's owner show whether a seek is done.
             draft.seeks = dict(node.seeks) if view.state is None else draft_of(view, world.fresh).seeks
     _adopt(draft, view, world, commits)
     return Recovery(cause, draft, _blockers(view, world, old + newest > 0), frozenset(objections))
 
 
 def doubted(view: TopicView, world: World, policy: Policy) -> dict[str, str]:
-    """Return consumer → why its answer on this topic does not count: it is impossible, or caused too many recoveries."""
+    """Return consumer → why its answer on this topic does not count: impossible, or the cause of too many recoveries.
+    """
     stored, reasons = _stored(view), dict[str, str]()
     for consumer, times in noted(view, world, policy).items():
         if len(times) >= policy.flap_registrations:
@@ -144,9 +143,9 @@ def outliers(view: TopicView, world: World) -> tuple[str, ...]:
 def noted(
     view: TopicView, world: World, policy: Policy, objectors: Collection[str] = ()
 ) -> dict[str, tuple[float, ...]]:
-    """Return consumer → times of the recoveries that its answers caused, including now.
+    """Return consumer → times of the recoveries that the consumer's answers caused. `objectors` cause a recovery now.
 
-    A consumer is forgotten once its answer agrees and the last time is `flap_window_s` ago.
+    A consumer is forgotten once its answer agrees and its last recovery is `flap_window_s` ago.
     """
     before = view.state.recovered if view.state is not None else {}
     objecting = _objections(view, world, _acted(view.topic, world)) if before else {}
@@ -184,7 +183,7 @@ def _acted(topic: str, world: World) -> Iterator[_Acted]:
 
 
 def _commits(view: TopicView, world: World) -> dict[int, _Commit]:
-    """Return partition → last commit, if an owner of this topic id made the commit."""
+    """Return partition → last commit, if its token is of this topic id and the epoch is possible."""
     stored, topic_id = _stored(view), view.config.topic_id
     return {
         p: _Commit(entry.owner, token)
@@ -194,7 +193,7 @@ def _commits(view: TopicView, world: World) -> dict[int, _Commit]:
 
 
 def _objections(view: TopicView, world: World, acted: Iterable[_Acted]) -> dict[str, Cause]:
-    """Return consumer → how its answer contradicts the stored node, without ignored answers."""
+    """Return consumer → how its answer contradicts the stored node. Ignored answers are left out."""
     node = view.node
     if node is None:
         return {}
@@ -237,7 +236,7 @@ def _given_out_twice(node: TopicNode, consumer: str, status: TopicStatus, own: M
     """Return how the answer proves that the node's epoch was given out twice; `None` if there is no proof."""
     if node.removed or (status.generation, status.acted_epoch) != (node.generation, node.epoch):
         return None
-    # Even a consumer without partitions may see an isolation that has been lifted.
+    # An empty `held` proves nothing: the consumer may still see an isolation that has been lifted.
     if status.held and status.held != own:
         return Cause(
             CauseKind.RESTORED, why=f"{consumer} has acted on another epoch {node.epoch} than the one that is stored"
@@ -248,7 +247,7 @@ def _given_out_twice(node: TopicNode, consumer: str, status: TopicStatus, own: M
 def _of_commits(node: TopicNode, commits: Mapping[int, _Commit], world: World) -> Cause | None:
     """Return how the commits contradict the node; `None` if they agree.
 
-    An unregistered committer may be a lost consumer after a restore, or a foreign client with a forged token.
+    If the committer is not registered, a consumer was lost after a restore, or a foreign client forged a token.
     """
     newest = max(commits, key=lambda partition: commits[partition].token.epoch, default=-1)
     if newest >= 0 and commits[newest].token.epoch > node.epoch:
@@ -273,7 +272,7 @@ def _of_commits(node: TopicNode, commits: Mapping[int, _Commit], world: World) -
 
 
 def _bars(node: TopicNode | None, partition: int, token: Token) -> bool:
-    """Return whether a silent survivor's commit fences the owner that the node names."""
+    """Return whether a silent former owner's commit fences the owner that the node names."""
     if node is None or token.generation == node.generation or partition not in node.since:
         return False
     return node.since[partition] <= token.epoch and node.supersedes.get(token.generation, -1) < token.epoch
@@ -291,13 +290,13 @@ def _blockers(view: TopicView, world: World, older_life: bool) -> dict[str, str]
         return {"kafka": "the brokers do not say what is committed"}
     if not older_life:
         return {}
-    if not view.config.removed:  # a removed topic stops everywhere, even if Kafka has a new topic of its name
+    if not view.config.removed:  # a removed topic stops everywhere, even if Kafka has a new topic of this name
         if view.description is None:
             return {"kafka": "the brokers do not say how many partitions there are"}
         count = view.description.partition_count
         if len(view.partitions) < count:
-            # Only a running partition keeps its token, because its own commits would fence a restart under an old
-            # epoch. A newer holding may have begun since the consumer was asked.
+            # Only a partition that runs keeps its token: its own commits would fence a restart under an old epoch. A
+            # newer holding may have begun since the consumer was asked.
             return {"partitions": f"{len(view.partitions)} of {count} partitions of the topic are listed so far"}
     silent = [c for c in sorted(world.members) if world.status(c) is None]
     excused = {c for c in silent if is_isolated(c, world.members[c].incarnation, world)}
@@ -333,7 +332,7 @@ def _adopt(draft: Draft, view: TopicView, world: World, commits: Mapping[int, _C
 
 
 def _by_answer(topic: str, world: World, stored: int) -> dict[int, dict[str, _Holding]]:
-    """Return partition → consumer → the reported holding, which runs or is about to start."""
+    """Return partition → consumer → the holding that the consumer reports. The partition runs, or is about to start."""
     holdings: dict[int, dict[str, _Holding]] = {}
     for consumer, incarnation, status, _ in _acted(topic, world):
         for partition in status.held.keys() | status.running.keys():
@@ -369,10 +368,7 @@ def _by_node(view: TopicView) -> dict[int, dict[str, _Holding]]:
 
 
 def _last_owner(commit: _Commit, world: World) -> dict[str, _Holding]:
-    """Return the consumer of the last commit.
-
-    Empty if the same incarnation answers: the answer lists the running partitions.
-    """
+    """Return the consumer of the last commit; empty if the same incarnation answers: its answer lists what it runs."""
     status = world.status(commit.owner)
     if status is not None and status.incarnation == commit.token.incarnation:
         return {}

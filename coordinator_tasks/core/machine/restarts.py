@@ -1,4 +1,4 @@
-"""Planned restarts: a consumer gets its former partitions back if the next process starts in time. Pure."""
+"""Planned restarts: a consumer whose next process starts in time gets its former partitions back. Pure."""
 
 from collections.abc import Iterator, Mapping
 
@@ -14,7 +14,7 @@ def said(restart: PlannedRestart) -> str:
 
 
 def away(view: TopicView, world: World) -> dict[str, PlannedRestart]:
-    """Return owners and targets away for a planned restart. Plans count these as present."""
+    """Return the owners and targets that are away for a planned restart. Plans count them as present."""
     restarts = {}
     targets = view.state.targets if view.state is not None else {}
     owners = view.node.incarnations if view.node is not None else {}
@@ -26,7 +26,7 @@ def away(view: TopicView, world: World) -> dict[str, PlannedRestart]:
 
 
 def back(able: Mapping[str, int], world: World) -> dict[str, PlannedRestart]:
-    """Return the targets back from an unexpired planned restart. `able`: consumer → incarnation."""
+    """Return the targets that are back from a planned restart in time. `able`: consumer → incarnation."""
     restarts = {}
     for consumer, incarnation in able.items():
         directive = world.directives.get(consumer)
@@ -43,7 +43,7 @@ def returning(
 
     `former`: partition → lost former owner; `listed`: the topic's partitions.
     """
-    latest_first = sorted(back(able, world).items(), key=lambda one: -one[1].at)  # the last entry wins
+    latest_first = sorted(back(able, world).items(), key=lambda one: -one[1].at)  # later entries overwrite
     for consumer, restart in latest_first:
         lost = {p for p, owner in former.items() if owner == consumer}
         had = restart.partitions.get(topic, frozenset()) if restart.moves else lost

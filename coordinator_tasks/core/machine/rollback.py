@@ -1,4 +1,4 @@
-"""The return to the assignment before an earlier rebalance, and the duration of the roll back. Pure."""
+"""The return to the assignment before an earlier rebalance, and how long the roll back holds. Pure."""
 
 from collections.abc import Iterable, Mapping
 
@@ -18,7 +18,7 @@ def cause(wanted: Rollback) -> Cause:
 
 
 def ended(wanted: Rollback, able: Mapping[str, int], now: float) -> Cause | None:
-    """Return the end of the roll back; `None` while it holds. `able`: consumer → incarnation of the present targets."""
+    """Return the cause that ends the roll back; `None` while it holds. `able`: the present targets."""
     if wanted.for_s:
         over = now >= wanted.at + wanted.for_s
         return Cause(CauseKind.ROLLBACK_ENDED, (wanted.rebalance,), amount=wanted.for_s) if over else None
@@ -34,7 +34,7 @@ def until(wanted: Rollback) -> str:
 
 
 def placed(config: TopicConfig, able: Mapping[str, int], now: float) -> dict[int, str]:
-    """Return partition → consumer of the roll back, if the consumer is able to take partitions."""
+    """Return partition → consumer by the roll back. Consumers that may not take partitions are left out."""
     wanted = config.rollback
     if wanted is None or ended(wanted, able, now) is not None:
         return {}
@@ -47,13 +47,13 @@ def begun(first: Record) -> bool:
 
 
 def before(owners: Mapping[int, str], undone: Iterable[Record]) -> dict[int, str]:
-    """Return partition → owner before these records, without partitions that had no owner.
+    """Return partition → owner before these records. Partitions without an owner are left out.
 
     `owners`: partition → owner or taker after the records. `undone`: newest first.
     """
     owner_of = dict(owners)
     for record in undone:
-        # If one plan moved a partition twice, the first move names the previous owner.
+        # If a plan moved a partition twice, the first move names the owner before the plan.
         for move in reversed(record.moves):
             owner_of[move.partition] = move.giver
     return {partition: owner for partition, owner in sorted(owner_of.items()) if owner}

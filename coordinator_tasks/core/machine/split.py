@@ -1,4 +1,4 @@
-"""The partitions that each consumer may have while an upgrade moves partitions in steps. Pure."""
+"""While an upgrade moves partitions in steps: the partitions that each consumer may have. Pure."""
 
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -7,13 +7,13 @@ from coordinator_tasks.core.model import Cause, CauseKind, Split
 from coordinator_tasks.core.text import cause_text
 
 Side: TypeAlias = tuple[tuple[int, ...], Mapping[str, int]]
-"""Partitions, and the possible consumers for these partitions: consumer → incarnation."""
+"""Partitions, and the consumers that may have these partitions: consumer → incarnation."""
 
 
 def sides(split: Split | None, partitions: tuple[int, ...], able: Mapping[str, int]) -> list[Side]:
-    """Return the sides of a split, each with its partitions and consumers. Without a split, return a single side.
+    """Return the sides of a split, or a single side without a split.
 
-    A side without a consumer leaves its partitions to the other side, so every partition has an owner.
+    A side without a consumer leaves its partitions to the other side, so that every partition has an owner.
     """
     if split is None:
         return [(partitions, able)]
@@ -27,7 +27,7 @@ def sides(split: Split | None, partitions: tuple[int, ...], able: Mapping[str, i
 
 
 def kept(split: Split | None, owned: Mapping[int, str]) -> dict[int, str]:
-    """Return partition → owner for partitions that are on their owner's side. An upgrade moves only the others, once."""
+    """Return partition → owner for partitions whose owner is on their side. An upgrade moves only the others."""
     if split is None:
         return {}
     return {p: c for p, c in owned.items() if (c in split.consumers) == (p in split.partitions)}

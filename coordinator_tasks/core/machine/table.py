@@ -1,6 +1,6 @@
-"""The transition table: the only way from one state of a topic to another.
+"""The transition table: a topic changes from one state to another only by this table.
 
-A state sums up the partitions (`draft.label`); table and partitions must agree.
+A state sums up the partitions (`draft.label`). Table and partitions must agree.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from coordinator_tasks.core.model import State
 
 
 class Signal(StrEnum):
-    """What happened; the labels of the diagram."""
+    """The events that lead from one state to the next: the labels of the diagram."""
 
     PLANNED_CLOSES = "planned: something to close"
     PLANNED_STARTS = "planned: only starts"
@@ -68,7 +68,7 @@ class TableBroken(CoordinatorError):
 
 
 def signal_of_plan(draft: Draft) -> Signal:
-    """Return the signal of a plan that made this draft."""
+    """Return the signal of the plan that made this draft."""
     if draft.to_close:
         return Signal.PLANNED_CLOSES
     return Signal.PLANNED_STARTS if draft.to_start else Signal.PLANNED_NOTHING

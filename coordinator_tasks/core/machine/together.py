@@ -1,13 +1,13 @@
-"""The joint plan of all topics, from the same stored nodes and observations as the decision on each topic.
+"""The joint plan of all topics. The stored nodes and observations are the same as for the decision on each topic.
 
-The plan is not stored. A later run, after some topics were written, computes the remainder of the same plan, because
-partitions in flight count at their takers.
+The plan is not stored. If a run ends after some topics were written, the next run computes the remainder of the same
+plan, because partitions in flight count at their takers.
 
-- A topic without a question is fixed load: frozen, held, in flight, waiting for stable membership, or without movable
-  partitions. Single unmovable partitions are fixed load too.
-- Strategies for a single topic answer first. Strategies that share by number (`Sharing`) then answer jointly, beside
-  the load of the first. Strategies that measure (`Measuring`) answer last, in the order of topic names: each sees the
-  earlier answers. No strategy sees a later answer, so two strategies cannot chase each other.
+- A topic without a question counts as fixed load: the topic is frozen, held, in flight, waiting for stable membership,
+  or has no movable partitions. In a topic with a question, each unmovable partition counts as fixed load.
+- Strategies for a single topic answer first. Strategies that share by number (`Sharing`) then answer jointly, and take
+  the load of the first answers into account. Strategies that measure (`Measuring`) answer last, in the order of topic
+  names. Each sees only earlier answers, so two strategies cannot chase each other.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ from coordinator_tasks.core.model import State
 
 @dataclass(slots=True)
 class _Part:
-    """An unchanged topic. `held`: partition → owner or taker. `measures`: whether the topic's strategy measures loads."""
+    """A topic whose partitions stay. `held`: partition → owner or taker. `measures`: its strategy measures loads."""
 
     view: TopicView
     held: Mapping[int, str]
@@ -63,7 +63,7 @@ class _Asking(_Part):
         return strategy.measure(self.view.config.parameters) if isinstance(strategy, Measuring) else Measure.PARTITIONS
 
     def keep(self, answers: list[Mapping[int, str]] | None = None) -> None:
-        """Keep these answers, or ask the strategy for its own (`None`). A refusal is kept too, and holds the topic."""
+        """Keep these answers, or with `None` the strategy's own answer. A refusal is kept too, and holds the topic."""
         try:
             self.answer = self.question.answered() if answers is None else self.question.checked(answers)
         except Refused as error:
@@ -94,7 +94,7 @@ class TogetherPlan:
         self._elsewhere, self._always = elsewhere or {}, always
 
     def answer(self, question: PlanQuestion) -> SharedAnswer | None:
-        """Return the answer; `None` if this is not the topic's expected question. Raises `Refused`."""
+        """Return the answer; `None` if the joint plan expects another question of the topic. Raises `Refused`."""
         part = self._parts.get(question.problem.topic)
         if not isinstance(part, _Asking):
             return None
@@ -114,9 +114,7 @@ class TogetherPlan:
 
     @cached_property
     def _calm(self) -> bool:
-        """Return whether every partition has an owner and no two consumers differ by more than one.
-
-        Then no plan is better.
+        """Return whether no plan is better: every partition has an owner, and no two consumers differ by more than one.
         """
         counts = Counter(self._elsewhere)
         for view in self._views.values():
@@ -170,7 +168,7 @@ class TogetherPlan:
             part.keep([next(answers) for _ in part.question.sides])
 
     def _answer_measured(self, asking: Collection[_Asking], parts: Collection[_Part]) -> None:
-        """Answer one topic after the other. Each sees the loads after the earlier answers."""
+        """Ask the strategies one topic after the other. Each strategy sees the loads after the earlier answers."""
         if not asking:
             return
         everything, carried = Counter(self._elsewhere), _Carried({topic.measure for topic in asking}, self._world_of)
@@ -197,7 +195,7 @@ class TogetherPlan:
         return self._counts(lambda part: part.then)
 
     def _counts(self, of: Callable[[_Part], Mapping[int, str]]) -> Mapping[str, int]:
-        """Return member → partitions of all topics, apart from topics planned by a measure."""
+        """Return member → partitions of all topics, without topics whose strategy measures."""
         counts = Counter(self._elsewhere)
         for part in self._parts.values():
             if not part.measures:
@@ -216,7 +214,7 @@ class TogetherPlan:
 
 
 class _Carried:
-    """Changes of the members' loads by the answers, for each of some measures."""
+    """How the answers change the members' loads, for each of some measures."""
 
     def __init__(self, measures: set[Measure], world_of: Callable[[str], World]) -> None:
         self._world_of = world_of

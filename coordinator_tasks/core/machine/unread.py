@@ -1,4 +1,4 @@
-"""Unread partitions, defined once for commands, pages, metrics, questions and the audit. Pure."""
+"""Unread partitions. Commands, pages, metrics, questions and the audit share this definition. Pure."""
 
 from collections.abc import Iterator
 
@@ -40,8 +40,8 @@ def unread(view: TopicView, world: World, policy: Policy) -> dict[int, str]:
     - the owner has reported for `stuck_after_s` that the partition cannot be processed, or that a batch with the
       partition does not end;
     - the topic is missing or recreated in Kafka, and the owner does not run the partition;
-    - the topic has been Stable for `stuck_after_s`, and the owner reports that the partition does not run, or has been
-      absent for `stuck_after_s`.
+    - the topic has been Stable for `stuck_after_s`, and the owner reports that the partition does not run;
+    - the topic has been Stable for `stuck_after_s`, and the owner has been absent for `stuck_after_s`.
     """
     reasons = dict.fromkeys(unowned_in(view), NO_OWNER)
     if view.config.removed or view.node is None or view.state is None:
@@ -57,7 +57,8 @@ def unread(view: TopicView, world: World, policy: Policy) -> dict[int, str]:
 
 
 def _is_late(state: TopicState, world: World, policy: Policy) -> bool:
-    """Return whether the topic is late. A repeated start begins a new state, so there the age of the rebalance counts."""
+    """Return whether the topic is late. After a repeated start, which begins a new state, the rebalance's age counts.
+    """
     since_at = state.began_at if state.restarts and state.began_at else state.since_at
     return world.now - since_at >= policy.stuck_after_s
 
@@ -65,7 +66,7 @@ def _is_late(state: TopicState, world: World, policy: Policy) -> bool:
 def _on_the_way(
     view: TopicView, node: TopicNode, state: TopicState, world: World, policy: Policy
 ) -> Iterator[tuple[int, str]]:
-    """Yield the partitions with a pending close or start that no possible owner runs."""
+    """Yield the partitions that wait for a close or a start, and that no possible owner runs."""
     waited: dict[int, list[tuple[str, str]]] = {}
     for listed, why_not in ((state.to_close, why_not_closed), (state.to_start, why_not_started)):
         for consumer, partitions in listed.items():
@@ -82,7 +83,7 @@ def _on_the_way(
 
 
 def _word(consumer: str, topic: str, node: TopicNode, world: World) -> TopicStatus | None:
-    """Return this incarnation's status of the topic."""
+    """Return this consumer's status of the topic, if the incarnation that the node names has answered."""
     status = world.status(consumer)
     mine = status is not None and status.incarnation == node.incarnations.get(consumer)
     return topic_status(status, topic) if mine else None
@@ -118,7 +119,7 @@ def _failing(view: TopicView, node: TopicNode, world: World, policy: Policy) -> 
 
 
 def _absent(node: TopicNode, world: World, policy: Policy) -> Iterator[tuple[int, str]]:
-    """Yield the partitions of owners absent for `stuck_after_s`. A consumer under a planned restart still has time."""
+    """Yield the partitions of owners absent for `stuck_after_s`, unless a planned restart gives the owner more time."""
     for owner in sorted(set(node.assignments.values())):
         incarnation = node.incarnations.get(owner, 0)
         if presence(owner, incarnation, world, policy) is not Presence.ABSENT:

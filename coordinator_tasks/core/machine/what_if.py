@@ -1,6 +1,6 @@
-"""A simulation of a changed cluster: `decide` itself, with consumers that confirm everything at once.
+"""A simulation of a changed cluster: `decide` itself, with consumers that confirm every step at once.
 
-Nothing is stored and no consumer is asked. `ClusterMoment` is a cluster at one moment, `SiteChange` is the change.
+Nothing is stored and no consumer is asked. `ClusterMoment` is a cluster at one moment, and `SiteChange` is the change.
 `replay` decides every topic until nothing is left to write.
 """
 
@@ -54,7 +54,7 @@ _NOTHING = RunningPartition(0, Token(0, 0), started=True)
 
 @dataclass(frozen=True, slots=True)
 class ClusterMoment:
-    """A cluster at a moment. `world`: as in `Snapshot`, without the parts of a single topic.
+    """A cluster at one moment. `world`: as in `Snapshot`, without the parts of a single topic.
 
     `topics`: name → the topic with its effective strategy. `committed`: name → the group's offsets, `None` if unknown.
     """
@@ -184,7 +184,7 @@ def _with_partitions(view: TopicView, count: int) -> TopicView:
 
 
 def replay(site: ClusterMoment, policy: Policy) -> tuple[ClusterMoment, tuple[PredictedTopic, ...]]:
-    """Decide and write until every topic is Stable or waits for an unresponsive consumer. Return the final site too."""
+    """Decide and write until every topic is Stable or waits for a silent consumer. Return the final cluster too."""
     policy = replace(policy, settle_s=0.0, settle_max_s=0.0, rejoin_grace_s=0.0)
     running = _Replay(site, policy)
     outcomes = running.run()
@@ -192,7 +192,7 @@ def replay(site: ClusterMoment, policy: Policy) -> tuple[ClusterMoment, tuple[Pr
 
 
 class _Replay:
-    """One replay: the current site, and the decisions for each topic."""
+    """One replay: the present cluster, and the decisions on each topic."""
 
     def __init__(self, site: ClusterMoment, policy: Policy) -> None:
         self.site, self.policy = site, policy
@@ -210,7 +210,7 @@ class _Replay:
         return tuple(self._outcome(name, view) for name, view in sorted(self.site.topics.items()))
 
     def _round(self, fresh: str) -> bool:
-        """Decide each topic once, on the same world. Return whether anything was written."""
+        """Decide once on each topic, with the same world. Return whether any topic was written."""
         written, site = {}, self.site
         together = TogetherPlan(site.topics.values(), lambda one: world_of(site, one), self.policy, site.world.members)
         for name, view in sorted(self.site.topics.items()):
@@ -257,9 +257,9 @@ class _Replay:
         )
 
     def _move(self, name: str, partition: int, giver: str, taker: str) -> WouldMove:
-        """Return the move with the kind of its first step and the reason of its last.
+        """Return the move, with the kind of its first step and the reason of its last step.
 
-        A partition that has lost its owner gets kind and reason of the plan.
+        For a partition that has lost its owner, kind and reason come from the plan.
         """
         decided = self._decided[name]
         kinds = [MoveKind.START if taker else MoveKind.STOP]

@@ -101,9 +101,9 @@ class World:
 
     - `answers`: the answers of the consumers' own interfaces.
     - `committed`: the group's offsets of this topic, in case ZooKeeper was lost; `None` if the brokers did not answer.
-    - `loads`: consumer → partitions of other topics. `totals`: consumer → loads measured over all topics.
+    - `loads`: consumer → number of partitions of other topics. `totals`: consumer → loads measured over all topics.
     - `fresh`: a random text to name a new generation or rebalance.
-    - `unclear`: consumer → description of unreadable nodes; an unclear consumer never counts as gone.
+    - `unclear`: consumer → description of unreadable nodes. An unclear consumer never counts as gone.
     - `doubted`: consumer → why the answer on this topic does not count. Unclear and doubted consumers keep their
       partitions and get no more.
     - `together`: the joint plan of all topics; `None` if the topic is planned alone.
@@ -135,7 +135,7 @@ class World:
         )
 
     def knows(self, consumer: str) -> bool:
-        """Return whether ZooKeeper knows this consumer of a topic's node."""
+        """Return whether ZooKeeper has a registration or a claim of this consumer, perhaps unreadable."""
         return consumer in self.members or consumer in self.claims or consumer in self.unclear
 
     def status(self, consumer: str) -> ConsumerStatus | None:
@@ -150,9 +150,9 @@ class Presence(StrEnum):
     LIVE = "live"
     ISOLATED = "isolated"
     GONE = "gone"
-    DETACHED = "detached"  # unregistered but answers, or unclear: keeps its partitions, gets no more
+    DETACHED = "detached"  # unregistered but answers, or its nodes are unreadable: keeps its partitions, gets no more
     ABSENT = "absent"  # unregistered and silent: may still run
 
 
 LOST = frozenset({Presence.ISOLATED, Presence.GONE})
-"""These incarnations count as closed: their partitions may go to other consumers."""
+"""Incarnations that count as closed, so that their partitions may go to other consumers."""
