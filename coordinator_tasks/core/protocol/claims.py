@@ -1,4 +1,4 @@
-"""Pure changes of a consumer id's claim. A compare-and-set on the claim's node writes the results."""
+"""Pure changes of a consumer id's claim. The caller writes a result by compare-and-set on the claim's node."""
 
 from dataclasses import replace
 
@@ -16,10 +16,10 @@ MAX_REASON = 240  # characters
 def drawn(claim: IdClaim, step: int, seen: int = 0) -> IdClaim:
     """Return the claim with the next incarnation.
 
-    `seen`: the largest incarnation seen elsewhere, since a restored ZooKeeper counts low. `step`: a random number in
-    1..`MAX_STEP`. If ZooKeeper lost its counters, or got older counters back, a step of one would give a new process
-    the number of a live process. Then both would run the partitions granted to this number. Raises `Refused` if no
-    readable number is left, because a person has written the counter.
+    `seen`: the largest incarnation seen elsewhere, because a restored ZooKeeper may have an older counter. `step`: a
+    random number in 1..`MAX_STEP`. With a step of one, after ZooKeeper lost its counters or got older counters back, a
+    new process could get the number of a live process, and both would run the partitions granted to this number. Raises
+    `Refused` if no readable number is left, because a person has written the counter.
     """
     number = max(claim.incarnation, seen) + step
     if number > MAX_COUNT:
@@ -31,16 +31,16 @@ def drawn(claim: IdClaim, step: int, seen: int = 0) -> IdClaim:
 
 
 def predecessor(claim: IdClaim, member: Member) -> str:
-    """Return the process registered before `member` on the same host, if `member` can check it; empty otherwise."""
+    """Return the process registered before `member` on the same host; empty if `member` cannot check it."""
     another = claim.registered not in (0, member.incarnation)
     return claim.process if another and claim.boot_id and claim.boot_id == member.boot_id else ""
 
 
 def registered(claim: IdClaim, member: Member, now: float, *, predecessor_gone: bool = False) -> IdClaim:
-    """Return the claim after `member`'s registration, which ends absence and end.
+    """Return the claim after `member`'s registration, without a noted absence or end of this incarnation.
 
-    `answered` stays only for the same incarnation at the same address: a refusal elsewhere says nothing.
-    `predecessor_gone`: the process of `predecessor`, and so its incarnation, has ended.
+    `answered` stays only for the same incarnation at the same address, because a refusal at another address proves
+    nothing. `predecessor_gone`: the process of `predecessor`, and so its incarnation, has ended.
     """
     if predecessor_gone and predecessor(claim, member):
         claim = ended(claim, claim.registered, Ending.REAPED)
@@ -64,7 +64,7 @@ def registered(claim: IdClaim, member: Member, now: float, *, predecessor_gone: 
 
 
 def ended(claim: IdClaim, incarnation: int, how: Ending, reason: str = "", now: float = 0.0) -> IdClaim:
-    """Return the claim after this incarnation's end. The first known end stays. The oldest incarnations are forgotten.
+    """Return the claim after this incarnation's end. A known end stays. The oldest incarnations are forgotten.
 
     `reason`: why it ended; empty if requested or unknown. `now`: time of the reason; 0 if unknown.
     """
@@ -92,12 +92,12 @@ def one_line(text: str) -> str:
 
 
 def same_process(one: Member, other: Member) -> bool:
-    """Return whether two registrations are of one process. After a loss of ZooKeeper, two processes may share a number."""
+    """Return whether both registrations are of one process. After a loss of ZooKeeper, two may share a number."""
     return (one.incarnation, one.address, one.boot_id) == (other.incarnation, other.address, other.boot_id)
 
 
 def in_use(live: Member, wanted: Member, session_timeout_s: float) -> str:
-    """Return why `wanted` cannot have its id, and the remedy, as the text of `IdInUse`."""
+    """Return why `wanted` cannot use its id, and the remedy: the text of `IdInUse`."""
     return (
         f"the consumer id {live.consumer!r} is in use: incarnation {live.incarnation} is registered at {live.address}, "
         f"so incarnation {wanted.incarnation} cannot register; stop that process or choose another id "

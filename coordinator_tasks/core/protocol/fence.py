@@ -1,8 +1,9 @@
 """The fence in Kafka's committed metadata: who may continue, and where a new owner starts.
 
 Kafka does not fence the commits of `assign()` consumers, and comparing and committing are two requests. So every owner
-reads the committed entry at least once a second and judges it here. After a newer token, the owner stops at once. An
-older or missing token means that our commit was overwritten: the owner reports this and commits our entry again.
+reads the committed entry at least once a second, and judges the entry here. If the entry has a newer token, the owner
+stops at once. If the entry has an older token or none, another client has overwritten our commit: the owner reports
+this and commits our entry again.
 """
 
 from dataclasses import dataclass, replace
@@ -11,16 +12,16 @@ from enum import StrEnum
 from coordinator_tasks.core.model import Committed, Release, Seek, StartRule, Token
 
 FAR = 2**32
-"""Epochs. A topic with a hundred writes a second reaches so many in sixteen months."""
+"""A number of epochs. A topic with a hundred writes a second reaches it after sixteen months."""
 
 
 def is_far_ahead(epoch: int, known: int) -> bool:
-    """Return whether the topic cannot have reached this epoch of an answer or a commit."""
+    """Return whether the epoch of an answer or a commit is too large for the topic to have reached."""
     return epoch > known + FAR
 
 
 def credible(committed: Committed, known: int) -> Committed:
-    """Return the committed entry, without its token if the topic cannot have reached the token's epoch.
+    """Return the committed entry, without the token if the topic cannot have reached the token's epoch.
 
     An entry without a token fences no consumer.
     """
@@ -38,11 +39,12 @@ class Judgement(StrEnum):
 
 
 def judge(own: Token, committed: Committed | None, topic_id: str, consumer: str) -> Judgement:
-    """Compare our token with the committed entry. An entry of another topic id is no owner's and is overwritten.
+    """Compare our token with the committed entry. An entry of another topic id has no owner and is overwritten.
 
-    Two generations may acquire at one epoch, if ZooKeeper and every consumer that knew the epoch were lost after its
-    only commit was overwritten. Then the owner with the smaller incarnation stops; with equal incarnations both stop.
-    Our own entry of the former generation is committed again, because the new generation has adopted the holding.
+    Two generations can acquire a partition at the same epoch: ZooKeeper is lost, the only commit under that epoch is
+    overwritten, and all consumers that knew the epoch are lost. Then the owner with the smaller incarnation stops; with
+    equal incarnations both stop. Our own entry of the former generation is committed again, because the new generation
+    has adopted the holding.
     """
     if committed is None or committed.token is None or committed.topic_id != topic_id:
         return Judgement.REWRITE
@@ -70,14 +72,14 @@ class Bounds:
 
 
 class NoStart(Exception):
-    """There is no committed offset and the start rule is `none`. The partition reports the text."""
+    """There is no committed offset, and the start rule is `none`. The consumer reports the text for the partition."""
 
 
 def sought(committed: Committed | None, release: Release | None, topic_id: str, seek: Seek | None) -> Seek | None:
-    """Return the seek unless a consumer has acquired the partition after it. A start then follows the seek.
+    """Return the seek unless it is done. The start of a partition then follows the seek.
 
-    An owner commits the start under its token before reading. So a token of the seek's epoch or later, in the
-    committed entry or the release, proves that the seek was done.
+    An owner commits the start under its token before reading. So a token of the seek's epoch or later, in the committed
+    entry or the release, proves that the seek is done.
     """
     known = committed if committed is not None and committed.topic_id in ("", topic_id) else None
     tokens = [one.token for one in (known, release) if one is not None and one.token is not None]
@@ -93,10 +95,10 @@ def start_position(
     initial_partitions: int,
     bounds: Bounds,
 ) -> Start:
-    """Return a new owner's start: the position with the newest token, of the committed entry and the release.
+    """Return a new owner's start: of the committed entry and the release, the position with the newer token.
 
-    - A committed entry with a newer token is at least as far as the release. With the same token the larger offset
-      counts, because an earlier commit of that owner may have come late and overwritten its last commit.
+    - A committed entry with a newer token is at least as far as the release. With equal tokens the larger offset
+      counts, because an earlier commit of that owner may have arrived late and overwritten its last commit.
     - A commit of another topic id is ignored.
     - A partition that appeared after the topic was first managed starts at its beginning under any rule, so that
       nothing is lost.

@@ -1,15 +1,16 @@
-"""The consumer's rules: the partitions to run under the accepted topic node, and the partitions to give up.
+"""The consumer's rules: which partitions to run, and which to give up, under the accepted topic node.
 
 Rules (numbers as in the hand-off of the design):
-- A consumer acts on one whole read of the topic node, the *accepted* node. `accepts` decides whether a new read replaces
-  the accepted node. A vanished or unreadable node replaces nothing: hold. Only `removed` means stop everything. While the
-  stored node is another, unaccepted node, the consumer starts no further partitions.
-- 3: The consumer starts the partitions that `assignments` gives to the own incarnation. The consumer stops running
-  partitions without a holding, except as the taker of an entry with a release.
-- 4: Only the giver of an entry releases the entry, after the last commit, with the entry's epoch; also when the giver does
-  not run the partition. An isolated consumer never releases.
-- 5: The taker starts when the release has the entry's epoch and generation, and the entry's giver as writer.
-- A holding older than `since` is stopped and started again from the committed position.
+- A consumer acts on one whole read of the topic node, the *accepted* node. `accepts` decides whether a new read
+  replaces the accepted node. A vanished or unreadable node replaces nothing, so the consumer keeps its partitions. Only
+  `removed` means stop everything. While the stored node is not the accepted node, no further partition starts.
+- 3: The consumer starts the partitions that `assignments` gives to its own incarnation. The consumer stops a partition
+  without a holding, unless the consumer is the taker of a hand-off with a release.
+- 4: Only the giver of a hand-off releases the partition, after the last commit, with the hand-off's epoch. The giver
+  releases the partition even if it does not run there. An isolated consumer never releases.
+- 5: The taker starts when the release has the hand-off's epoch, generation and giver.
+- If the node's `since` is newer than the consumer's holding, the partition is stopped, and started again from the
+  committed position.
 
 Pure: the agent reads, calls `grants` and `changes`, and performs the results.
 """
@@ -24,10 +25,10 @@ from coordinator_tasks.core.model import Handoff, Release, Token, TopicNode
 class Reading(StrEnum):
     """A consumer's reaction to a new read of the topic node."""
 
-    ACT = "act"  # accept it
-    SAME = "same"  # the accepted node
-    OLDER = "older"  # a lower epoch of the same generation: keep the accepted node and report this
-    FOREIGN = "foreign"  # another generation that does not cover our actions: keep and report
+    ACT = "act"  # accept the read
+    SAME = "same"  # equal to the accepted node
+    OLDER = "older"  # a lower epoch of the same generation: keep the accepted node, report the read
+    FOREIGN = "foreign"  # another generation that does not cover our actions: keep the node, report the read
 
 
 def accepts(accepted: TopicNode | None, seen: TopicNode) -> Reading:
@@ -43,7 +44,7 @@ def accepts(accepted: TopicNode | None, seen: TopicNode) -> Reading:
 
 
 def _of_ours(accepted: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> TopicNode | None:
-    """Return the accepted node if this incarnation may run or release partitions under it."""
+    """Return the accepted node if it allows this incarnation to run or release partitions."""
     if accepted is None or accepted.removed or isolated or accepted.incarnations.get(consumer) != incarnation:
         return None
     return accepted
@@ -52,14 +53,14 @@ def _of_ours(accepted: TopicNode | None, consumer: str, incarnation: int, isolat
 class Via(StrEnum):
     """Why a consumer may run a partition."""
 
-    ASSIGNED = "assigned"  # in `assignments`, and every earlier owner has confirmed
+    ASSIGNED = "assigned"  # in `assignments`, and every earlier owner has confirmed the close
     GUARDED = "guarded"  # in `assignments`, and an earlier owner may still have a process
     RELEASED = "released"  # taker of a hand-off after the giver's release
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The right to run one partition under `token`. A taker starts from `release`."""
+    """The right to run one partition under `token`. A taker starts from the position in `release`."""
 
     partition: int
     token: Token
@@ -74,7 +75,8 @@ def grants(
     releases: Mapping[int, Release],
     isolated: bool,
 ) -> dict[int, Grant]:
-    """Return everything that this incarnation may run now. `releases`: the last releases of partitions to take over."""
+    """Return what this incarnation may run now. `releases`: partition → last release, of the partitions to take over.
+    """
     node, found = _of_ours(accepted, consumer, incarnation, isolated), dict[int, Grant]()
     if node is None:
         return found
@@ -92,36 +94,37 @@ def grants(
 
 
 def _of_holding(release: Release | None, token: Token) -> Release | None:
-    """Return the release if its hand-off began this holding. An older release may be of a topic since recreated."""
+    """Return the release if its hand-off began this holding. An older release may be of a former topic of the name."""
     same = release is not None and (release.epoch, release.generation) == (token.epoch, token.generation)
     return release if same else None
 
 
 def releases_entry(release: Release, entry: Handoff, generation: str) -> bool:
-    """Return whether the release matches the entry: epoch, giver and generation."""
+    """Return whether the release belongs to this hand-off: same epoch, giver and generation."""
     return release.epoch == entry.epoch and release.by == entry.giver and release.generation == generation
 
 
 def takes_over(accepted: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> dict[int, Handoff]:
-    """Return the entries to take over after their release. This incarnation warms up and watches their nodes."""
+    """Return the hand-offs to this incarnation. It warms up, and watches the partitions' nodes for the releases."""
     node = _of_ours(accepted, consumer, incarnation, isolated)
     return {} if node is None else {p: entry for p, entry in node.handoff.items() if entry.taker == consumer}
 
 
 def owes_release(accepted: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> dict[int, Handoff]:
-    """Return the entries that this incarnation has to release once the partitions are stopped."""
+    """Return the hand-offs that this incarnation has to release once the partitions are stopped."""
     node = _of_ours(accepted, consumer, incarnation, isolated)
     return {} if node is None else {p: entry for p, entry in node.handoff.items() if entry.giver == consumer}
 
 
 def may_hold(accepted: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> dict[int, int]:
-    """Return partition → epoch of each partition that the node lets this incarnation run or take over, for the status."""
+    """Return partition → epoch for each partition that the node lets this incarnation run or take over, for the status.
+    """
     node = _of_ours(accepted, consumer, incarnation, isolated)
     return {} if node is None else all_may_hold(node).get(consumer, {})
 
 
 def all_may_hold(node: TopicNode) -> dict[str, dict[int, int]]:
-    """Return consumer → `may_hold` of the node's incarnation. One pass serves a thousand consumers."""
+    """Return consumer → `may_hold` of its incarnation in the node. One pass serves a thousand consumers."""
     found: dict[str, dict[int, int]] = {}
     if node.removed:
         return found
@@ -134,7 +137,7 @@ def all_may_hold(node: TopicNode) -> dict[str, dict[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The agent's work: stop (finish the batch, commit), start, and release stopped partitions."""
+    """The agent's work: partitions to stop (finish the batch, commit), to start, and to release once stopped."""
 
     stop: tuple[int, ...]
     start: tuple[Grant, ...]

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Side(StrEnum):
-    """Owner of the account. A consumer is the plain process, or the Spark driver with its executors."""
+    """The owner of the account. A consumer is either the plain process, or the Spark driver with its executors."""
 
     COORDINATOR = "coordinator"
     CONSUMER = "consumer"

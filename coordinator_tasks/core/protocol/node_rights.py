@@ -1,7 +1,7 @@
-"""Rights of the consumers' ZooKeeper account on each node, if the coordinator has a separate account.
+"""Rights of the consumers' ZooKeeper account on each node, if the coordinator has an account of its own.
 
-The coordinator's account has all rights on all nodes. ZooKeeper's rights: `r`ead data and children, `w`rite data,
-`c`reate children, `d`elete children.
+The coordinator's account has all rights on all nodes. The letters are ZooKeeper's: `r`ead data and children, `w`rite
+data, `c`reate children, `d`elete children.
 """
 
 from coordinator_tasks.core.names import ROOT
@@ -19,7 +19,7 @@ _RIGHTS = {
     ("assignments", 2): "r",
     ("assignments", 3): "rw",
 }
-"""Rights by folder and depth below the cluster's node."""
+"""Rights by folder, and by depth below the cluster's node."""
 CREATED_BY_CONSUMERS = frozenset({("members", 2), ("ids", 2), ("leaving", 2)})
 
 
@@ -37,7 +37,7 @@ def is_created_by_consumers(path: str) -> bool:
 
 
 def _place(path: str) -> tuple[str, int] | None:
-    """Return the node's folder in a cluster, and the depth below the cluster's node; `None` outside of all clusters."""
+    """Return the node's folder and the depth below the cluster's node; `None` if the node belongs to no cluster."""
     if not path.startswith(f"{ROOT}/"):
         return None
     _cluster, *inside = path.removeprefix(f"{ROOT}/").split("/")

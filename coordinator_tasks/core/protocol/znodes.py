@@ -1,4 +1,4 @@
-"""ZooKeeper helpers of services and adapters: lists that may be missing, and writes under guards."""
+"""ZooKeeper helpers of services and adapters: lists of nodes that may be missing, and guarded writes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
@@ -7,9 +7,9 @@ from coordinator_tasks.core.errors import CoordinatorError, LookAgain, NoAccess,
 from coordinator_tasks.core.ports import Create, Node, Operation, SetData, ZooKeeper
 
 MAX_ATTEMPTS = 20
-"""Maximum attempts of a compare-and-set. Each lost attempt means that another writer made progress."""
+"""Maximum attempts of a compare-and-set. If an attempt is lost, another writer has made progress."""
 CHUNK = 256
-"""Consumers' nodes held at once; each may have a megabyte."""
+"""Number of consumers' nodes held in memory at once; each may have a megabyte."""
 K = TypeVar("K")
 T = TypeVar("T")
 
@@ -23,9 +23,9 @@ def children(zk: ZooKeeper, path: str) -> list[str]:
 
 
 def find_many(zk: ZooKeeper, paths: Mapping[K, str], denied: dict[K, CoordinatorError] | None = None) -> dict[K, Node]:
-    """Return the nodes at these paths, by their keys, without missing nodes.
+    """Return the nodes at these paths, by key. Missing nodes are left out.
 
-    `denied` gets the nodes that this account may not read. Without `denied`, the first denial is raised.
+    `denied` gets the errors of nodes that this account may not read. Without `denied`, the first error is raised.
     """
     try:
         nodes = zk.get_many(list(paths.values()))
@@ -71,12 +71,12 @@ def newest_paths(folder: str, names: Sequence[str], chunk: int) -> Iterator[dict
 
 
 def put(path: str, data: bytes, version: int) -> Operation:
-    """Set the node at this version; -1 creates the node."""
+    """Return the operation that writes the node at this version; -1 creates the node."""
     return Create(path, data) if version < 0 else SetData(path, data, version)
 
 
 def written(zk: ZooKeeper, operations: Sequence[Operation]) -> bool:
-    """Apply all operations once. Return False if a guard failed and nothing was applied."""
+    """Apply all operations in one transaction. Return False if a guard failed and nothing was applied."""
     try:
         zk.transact(operations)
     except LookAgain:
@@ -93,10 +93,10 @@ def compare_and_set(
     doing: str = "it was being written",
     exhausted: type[CoordinatorError] = LookAgain,
 ) -> T:
-    """Read, change, write under guards; start over when a guard fails. Return the result of the applied attempt.
+    """Read, change and write under guards. Start over when a guard fails. Return the result of the applied attempt.
 
-    `attempt` reads, and returns the guarded operations with its result; without operations, nothing changes. After
-    `MAX_ATTEMPTS` failed guards, raise `exhausted` with the text that `path` changed while `doing`. `lost` is called
+    `attempt` reads, and returns the guarded operations with its result. Without operations, nothing is written. After
+    `MAX_ATTEMPTS` failed guards, raise `exhausted`: its text says that `path` changed while `doing`. `lost` is called
     after each failed guard, and may raise.
     """
     for _ in range(MAX_ATTEMPTS):
