@@ -1,1 +1,1 @@
-"""The actions of persons: one declaration for each form in Airflow and each command."""
+"""The actions of persons. One declaration makes both the form in Airflow and the command."""

@@ -1,4 +1,4 @@
-"""The declaration of an action. The form in Airflow and the command follow from it."""
+"""The declaration of an action. The form in Airflow and the command are made from it."""
 
 import json
 import re
@@ -21,8 +21,8 @@ Given: TypeAlias = Mapping[str, Any]
 class ActionResult:
     """The effect of an action, or of its dry run.
 
-    `found` is for a program, `text` for the terminal, `lines` for the form's task. `partial`: something is left out;
-    the lines name it.
+    `found` is for a program, `text` for the terminal, `lines` for the log of the form's task. `partial`: something is
+    left out, and the lines name it.
     """
 
     found: Any
@@ -38,14 +38,16 @@ _ONCE = ActionResult(None, ONCE, (ONCE,))
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action. `help` is the command's text, `form` the form's; an empty `form` means no form.
+    """An action. `help` is the text of the command, `form` the text of the form. Without `form` the action has no form.
 
-    `reads`: the action changes nothing, and has no dry run. `destructive`: the loss, as a sentence; a person at a
-    terminal must confirm first.
+    `reads`: the action changes nothing, and has no dry run. `destructive`: a sentence about the loss, which a person at
+    a terminal must confirm first.
 
-    `do` runs the action; `preview` tells the effect, and changes nothing. `before` is logged by the form's task before
-    both, and is the dry run of a command without `preview`; it refuses the same as `do`. Both speak in the conditional.
-    `watch` does and reports the next step; a second task of the form repeats `watch` until it returns True.
+    - `do` runs the action.
+    - `preview` tells the effect, and changes nothing.
+    - `before` yields lines about the effect. The form's task logs them first. A command without `preview` shows them as
+      its dry run. `before` raises the same refusals as `do`. `preview` and `before` speak in the conditional.
+    - `watch` does the next step and reports it. A second task of the form repeats `watch` until it returns True.
     """
 
     name: str
@@ -65,9 +67,9 @@ class Action:
         return spelled(self.name)
 
     def run(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> ActionResult:
-        """Run the command. The same transaction records all changes with the actor.
+        """Run the command. The transaction that makes the changes also records them, with the actor.
 
-        A retried task of Airflow does not repeat an earlier try's work, and is not refused because of that work.
+        If an earlier try of an Airflow task has done the work, a retry does nothing and is not refused.
         """
         check_names(given)
         why = check_words(given.get("why", ""), "reason")
@@ -92,7 +94,7 @@ class Action:
         return ActionResult(said, "\n".join(said), said)
 
     def lines(self, c: Coordinator, given: Given, actor: Actor, *, dry_run: bool) -> list[str]:
-        """Run the form's task and return its log lines. Parameters outside of the form are left out."""
+        """Run the form's task and return its log lines. Parameters that the form lacks are left out."""
         fields = {one.name for one in self.parameters if one.form is not None}
         given = {name: value for name, value in given.items() if name in fields}
         check_names(given)
@@ -102,10 +104,7 @@ class Action:
 
 
 def will(lines: Iterable[str]) -> tuple[str, ...]:
-    """Return the lines of a dry run with `will` for `would`.
-
-    A person has requested the change, and the next plan makes it.
-    """
+    """Return the lines of a dry run with `will` for `would`: the change is requested, and the next plan makes it."""
     return tuple(re.sub(r"\bwould\b", "will", line) for line in lines)
 
 

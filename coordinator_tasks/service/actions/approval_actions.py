@@ -1,4 +1,4 @@
-"""The approval of a plan at a terminal. In Airflow, a task asks (`approve_plan`)."""
+"""The approval of a plan at a terminal. In Airflow, the task `approve_plan` asks for the approval."""
 
 from collections.abc import Iterator
 

@@ -41,7 +41,7 @@ def _described(c: Coordinator, given: Given) -> Iterator[str]:
 
 def _add_topic(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     topic = given["topic"]
-    # The configuration keeps the first number of partitions, and Kafka may have more by now.
+    # The configuration keeps the topic's first number of partitions. Kafka may have more by now.
     wanted, present = topics.would_add(c, *_added(given), **_how(given))
     config = topics.add_topic(c, *_added(given), **_how(given), actor=actor)
     size = counted(wanted.initial_partitions, "partition")
@@ -157,7 +157,7 @@ def _set_pins(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
 
 
 def _pins(given: Given) -> tuple[str, str, list[int]]:
-    """Return topic, consumer and partitions. Without a consumer the partitions lose their pins."""
+    """Return topic, consumer and partitions. An empty consumer means that the partitions lose their pins."""
     return given["topic"], given.get("consumer", ""), list(given.get("partitions") or ())
 
 

@@ -1,4 +1,4 @@
-"""The actions for fleets: their consumers, their size, and a replacement of running consumers."""
+"""The actions on fleets: their consumers, their size, and the replacement of running consumers."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -47,7 +47,7 @@ def _set_fleet(c: Coordinator, given: Given, _: Actor) -> ActionResult:
 
 
 def _topics_checked(c: Coordinator, wanted: Fleet, given: Given) -> list[str]:
-    """Return remarks on the fleet's topics. Raises `BadFleet` for another fleet's topics, unless forced."""
+    """Return remarks on the fleet's topics. Raises `BadFleet` if another fleet has one of the topics, unless forced."""
     known = {one.app: one for one in fleet.fleets(c)}
     present = known.get(wanted.app)
     known[wanted.app] = wanted
@@ -72,7 +72,7 @@ def _not_launched(c: Coordinator, wanted: Fleet) -> Iterator[str]:
 
 
 def _is_kept_out(asked: Directive, now: float) -> bool:
-    """Return whether an isolation holds for the next process as well."""
+    """Return whether the isolation also applies to the consumer's next process."""
     isolation = Life(asked.consumer, 0, directive=asked).isolation
     return isolation is not None and not isolation.is_over(now)
 
@@ -150,7 +150,7 @@ def given_away(
 ) -> Iterator[str]:
     """Yield what happens to all partitions of the consumer if the consumers in `leaves` leave.
 
-    `then`: the consumer's action once it holds nothing. `lives`: the registered consumers.
+    `then`: what the consumer does after it has given its partitions away. `lives`: the registered consumers.
     """
     problems: dict[str, CoordinatorError] = {}
     held = overview.held(c, consumer, problems)
@@ -166,7 +166,7 @@ def given_away(
 
 
 def kept_until(c: Coordinator, lives: Mapping[str, Life], topic: str, leaves: Collection[str]) -> str:
-    """Return until when leaving consumers keep the partitions of a topic; empty if other consumers get them.
+    """Return until when leaving consumers keep the partitions of a topic; empty if other consumers get the partitions.
 
     `lives`: the registered consumers.
     """

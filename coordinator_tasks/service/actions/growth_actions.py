@@ -1,4 +1,4 @@
-"""The actions for the growth of a fleet: its limits, and a single look."""
+"""The actions on the growth of a fleet: its limits, and a single decision."""
 
 from coordinator_tasks.core.fleet.growth import Limits
 from coordinator_tasks.core.model import Actor

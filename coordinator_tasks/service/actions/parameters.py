@@ -14,7 +14,7 @@ REQUIRED: Any = object()
 
 @dataclass(frozen=True, slots=True)
 class CommandOption:
-    """A parameter of a command. Without a `flag` it is an argument.
+    """A parameter of a command: an option with a `flag`, or else an argument.
 
     `pairs`: repeatable name=value, passed to the action as a mapping. `words`: must not be blank.
     """
@@ -32,8 +32,8 @@ class CommandOption:
 class Parameter:
     """A parameter. The action gets the value under `name`.
 
-    `form`: the field, a JSON schema with `title`, `description` and, if optional, `default`. `form` or `option` is
-    `None` if the form or the command lacks the parameter.
+    `form`: the form's field, a JSON schema with `title`, `description` and, if optional, `default`; `None` if the form
+    lacks the parameter. `option`: the command's parameter; `None` if the command lacks it.
     """
 
     name: str
@@ -46,7 +46,7 @@ def _field(kind: str, title: str, description: str, **rest: Any) -> Mapping[str,
 
 
 def _object(title: str, description: str) -> Mapping[str, Any]:
-    """Return a field of names with values. Airflow starts no task for a number beyond 64 bits."""
+    """Return a field for a JSON object. Numbers are limited: Airflow starts no task with a number beyond 64 bits."""
     values = {"minimum": -MAX_NUMBER - 1, "maximum": MAX_NUMBER}
     return _field("object", title, description, additionalProperties=values, default={})
 
@@ -57,7 +57,7 @@ def _partitions(description: str, option: CommandOption, **rest: Any) -> Paramet
 
 
 def _number(name: str, title: str, text: str, flag: str, kind: Any, most: int) -> Parameter:
-    """Return a parameter with a number from 0 on; the default is 0."""
+    """Return a parameter for a number of at least 0; the default is 0."""
     field = _field("integer" if kind is int else "number", title, text, default=0, minimum=0, maximum=most)
     return Parameter(name, field, CommandOption(kind, text, flag, kind(0), minimum=0))
 
@@ -91,7 +91,7 @@ APPLICATION = _text("application", "Application", _PATH, "--application", minLen
 
 
 def _texts(name: str, title: str, text: str, one: str, flag: str, default: Any = REQUIRED) -> Parameter:
-    """Return a parameter of several texts. `one` is the option's help for a single text."""
+    """Return a parameter for several texts. `one` is the option's help: it describes a single text."""
     rules: dict[str, Any] = {} if default is REQUIRED else {"default": []}
     option = CommandOption(list[str] if default is REQUIRED else list[str] | None, f"{one}; repeatable.", flag, default)
     return Parameter(name, _field("array", title, text, items={"type": "string"}, **rules), option)
@@ -305,11 +305,11 @@ BY = Parameter(
 EXECUTE = Parameter(
     "execute", option=CommandOption(bool, "Make the change; the default only shows the change.", "--execute", False)
 )
-"""For commands that begin with a dry run, as in Kafka's tool."""
+"""For commands that show a dry run by default, as Kafka's tool does."""
 YES = Parameter(
     "yes",
     option=CommandOption(bool, "Act without a question; required in a script without a terminal.", "--yes", False),
 )
-"""For commands with a destructive action. A form begins with a dry run instead."""
+"""For commands with a destructive action. A form has a dry run first instead."""
 DRY_RUN = Parameter("dry_run", option=CommandOption(bool, "Show the effect, change nothing.", "--dry-run", False))
 """For commands only, because every form has a dry run."""

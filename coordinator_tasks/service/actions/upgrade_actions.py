@@ -1,4 +1,4 @@
-"""The actions for upgrades of fleets: begin, look at, pause, continue and roll back."""
+"""The actions on upgrades of fleets: begin, show, pause, continue and roll back."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -33,7 +33,7 @@ def _wish(c: Coordinator, given: Given) -> WantedUpgrade:
 
 
 def _version(c: Coordinator, given: Given) -> FleetVersion | None:
-    """Return the given version, completed from the fleet's present version; `None` if no version is given."""
+    """Return the given version, completed from the fleet's present version; `None` if no field is given."""
     if not any(given.get(name) for name in _DEFINES):
         return None
     now = fleet.version_of(fleet.fleet_of(c, given["app"]))

@@ -1,4 +1,4 @@
-"""The actions for a roll back, and for a preview of changes."""
+"""The actions for a roll back and for a preview of changes."""
 
 from coordinator_tasks.core.machine.what_if import SiteChange
 from coordinator_tasks.core.model import Actor
