@@ -1,1 +1,1 @@
-"""The consumers of a fleet: their number, their replacement by a new release, and growth."""
+"""Fleets: the number of consumers, their replacement by a new release, and automatic growth."""

@@ -1,7 +1,7 @@
-"""Measure a fleet, ask the growth policy (`core.growth`), and act on the decision if a person allows acting.
+"""Measure a fleet, ask the growth policy (`core.growth`), and act on the decision if the limits allow acting.
 
-Each fleet has one node for measurements and decisions. A step and its record are one transaction, so a crash leaves
-both or neither. Moves are pins, which the next change of the fleet's size removes.
+Each fleet has one node for its measurements and decisions. One transaction writes a step and its record, so a crash
+leaves both or neither. A move of a partition is a pin. The next change of the fleet's size removes these pins.
 """
 
 import re
@@ -40,12 +40,12 @@ from coordinator_tasks.service.nodes.topics import changeable
 from coordinator_tasks.service.plan import overrides
 
 MEASURE_S = 15.0
-"""Seconds between the two answers that give the rates; enough for several batches."""
+"""Seconds between the two answers from which rates are computed; enough for several batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The decision about a fleet, and the mode."""
+    """The decision about a fleet. `act`: act on the decision; False in shadow mode and in a dry run."""
 
     app: str
     decision: GrowthDecision
@@ -63,7 +63,7 @@ class Looked:
 
 
 def last_decisions(c: Coordinator) -> dict[str, GrowthDecision]:
-    """Return fleet → its last decision, in shadow mode too. Metrics and other scalers use `desired` and `at`.
+    """Return fleet → its last decision, also in shadow mode. Metrics and other scalers use `desired` and `at`.
 
     A fleet without a decision, or with an unreadable node, is left out.
     """
@@ -72,7 +72,7 @@ def last_decisions(c: Coordinator) -> dict[str, GrowthDecision]:
 
 
 def would_set(c: Coordinator, app: str, limits: Limits) -> Growth:
-    """Return the growth written by `set_growth`, or raise the same errors."""
+    """Return the growth that `set_growth` would write, or raise the same errors."""
     limits.check()
     found = _fleet_or_pods(c, app)
     if limits.act and not found.application:
@@ -84,9 +84,9 @@ def would_set(c: Coordinator, app: str, limits: Limits) -> Growth:
 
 
 def set_growth(c: Coordinator, app: str, limits: Limits) -> Growth:
-    """Set the limits of a fleet's growth, or of a StatefulSet's. Measurements stay. Repeating changes nothing.
+    """Set the limits of growth of a fleet or a StatefulSet's pods. Measurements stay. Repeating changes nothing.
 
-    Raises `NotManaged` (no such fleet or pods), and `BadGrowth` for impossible limits.
+    Raises `NotManaged` if no such fleet or pods exist, and `BadGrowth` for impossible limits.
     """
     if would_set(c, app, limits).version < 0:
         c.zk.ensure(c.paths.growths)
@@ -100,7 +100,7 @@ def set_growth(c: Coordinator, app: str, limits: Limits) -> Growth:
 
 
 def would_end(c: Coordinator, app: str) -> Growth | None:
-    """Return the growth removed by `end_growth`, or raise the same errors."""
+    """Return the growth that `end_growth` would remove, or raise the same errors."""
     found = growth_store.find(c, app)
     if found is None:
         _fleet_or_pods(c, app)
@@ -108,9 +108,9 @@ def would_end(c: Coordinator, app: str) -> Growth | None:
 
 
 def end_growth(c: Coordinator, app: str) -> None:
-    """Remove the limits of a fleet's growth, with measurements and decisions. Without limits nothing changes.
+    """Remove the limits of a fleet's growth, with measurements and decisions. Without limits, change nothing.
 
-    Raises `NotManaged` if growth, fleet and pods are all missing.
+    Raises `NotManaged` if there is neither growth nor a fleet nor pods of this name.
     """
 
     def attempt() -> tuple[list[Operation], None]:
@@ -121,7 +121,7 @@ def end_growth(c: Coordinator, app: str) -> None:
 
 
 def may_shrink(c: Coordinator, app: str, count: int) -> Iterator[str]:
-    """Warn that growth may drain a consumer if this fleet has `count` consumers. Unreadable limits are left out."""
+    """Warn that growth may drain a consumer of a fleet with `count` consumers. Skip unreadable limits."""
     with suppress(*UNREADABLE):
         growth = growth_store.find(c, app)
         if growth is not None and growth.limits.act and growth.limits.least < count:
@@ -132,7 +132,7 @@ def may_shrink(c: Coordinator, app: str, count: int) -> Iterator[str]:
 
 
 def pinned_by_growth(c: Coordinator, growth: Growth) -> dict[str, list[int]]:
-    """Return topic → partitions still pinned by moves of this growth. An unreadable topic is left out."""
+    """Return topic → partitions that moves of this growth still pin. Unreadable topics are left out."""
     found: dict[str, list[int]] = {}
     for (topic, partition), taker in sorted(own_pins(growth.memory.decisions).items()):
         with suppress(Refused, *UNREADABLE):
@@ -148,12 +148,10 @@ def _put(c: Coordinator, growth: Growth) -> Operation:
 def look(
     c: Coordinator, apps: Collection[str], actor: Actor, problems: list[str] | None = None, *, write: bool = True
 ) -> Iterator[Looked]:
-    """Decide about these fleets, or about all with limits if empty, and act. With all fleets, a failing fleet is a
-    problem.
+    """Decide about these fleets (if empty, all with limits) and act. Without `write`, store nothing.
 
-    Without `write`, only report and store nothing.
-
-    Raises the `Unavailable` errors. For a named fleet every error is raised, and `NotManaged` without limits.
+    If `apps` is empty, the error of a fleet goes to `problems`. Otherwise the error is raised, also `NotManaged` for a
+    fleet without limits. The `Unavailable` errors are always raised.
     """
     problems = problems if problems is not None else []
     for app in apps or growth_store.growing(c):
@@ -169,9 +167,9 @@ def look(
 
 
 def _fleet_or_pods(c: Coordinator, app: str) -> Fleet:
-    """Return the fleet, or the pods of a StatefulSet of this name, `app`-0 and so on, which Kubernetes launches.
+    """Return the fleet, or the pods of the StatefulSet `app`: `app`-0 and so on, which Kubernetes launches.
 
-    Pods have no application. They are registered, or still own partitions. Raises as `fleet_of`.
+    Pods that are registered, or still own partitions, count. They have no application. Raises as `fleet_of`.
     """
     try:
         return fleets.fleet_of(c, app)
@@ -195,13 +193,13 @@ def _looked(c: Coordinator, growth: Growth, actor: Actor, *, write: bool) -> Loo
         return Looked(growth.app, decision, act=False)
     if decision.acted:
         _do(recording(c, "autoscale", growth.app, actor, decision.said), kept, fleet, decision, actor)
-    elif fleet.application or not seen.unsure:  # the present number of pods is not the wanted number
+    elif fleet.application or not seen.unsure:  # the number of pods now is not the wanted number
         c.zk.transact([_put(c, kept)])
     return Looked(growth.app, decision, growth.limits.act)
 
 
 def _do(c: Coordinator, kept: Growth, fleet: Fleet, decision: GrowthDecision, actor: Actor) -> None:
-    """Write the step and its memory in one transaction. Several moves are separate, after the memory.
+    """Write the step and the growth's memory in one transaction. Moves follow separately, after the memory.
 
     Raises `LookAgain` if the fleet has changed since the measurement.
     """
@@ -216,7 +214,7 @@ def _do(c: Coordinator, kept: Growth, fleet: Fleet, decision: GrowthDecision, ac
             overrides.set_pins(c, move.topic, move.taker, [move.partition], actor=actor)
         return
     left_out = _drained_by_persons(c, kept)
-    # A refused step ends no pins.
+    # Raise a refusal before any pins are removed.
     scaling.would_scale(c, kept.app, decision.desired, version=version, left_out=left_out)
     _end_pins(c, kept, actor)
     if decision.desired > len(fleet.consumers):
@@ -227,7 +225,7 @@ def _do(c: Coordinator, kept: Growth, fleet: Fleet, decision: GrowthDecision, ac
 
 
 def _drained_by_persons(c: Coordinator, growth: Growth) -> set[str]:
-    """Return the consumers that a person has drained. Only a person lets them in again."""
+    """Return the consumers that a person has drained. Only a person may end such a draining."""
     apps = {one.app for one in fleets.fleets(c)}
     ours = {DrainKind.UPGRADE: apps, DrainKind.REDEPLOYMENT: apps, DrainKind.GROWTH: {growth.app, ""}}
     asked = {consumer: one.draining for consumer, one in load_directives(c, {}).items()}
@@ -239,9 +237,9 @@ def _drained_by_persons(c: Coordinator, growth: Growth) -> set[str]:
 
 
 def _end_pins(c: Coordinator, kept: Growth, actor: Actor) -> None:
-    """Remove unchanged pins of earlier moves, so that the strategy distributes the partitions again.
+    """Remove the pins of earlier moves if unchanged, so that the strategy distributes the partitions again.
 
-    The last decision is the change of size that ends the pins.
+    The last decision is left out: it is the change of size that ends the pins.
     """
     for (topic, partition), taker in own_pins(kept.memory.decisions[:-1]).items():
         try:
@@ -256,9 +254,9 @@ def _end_pins(c: Coordinator, kept: Growth, actor: Actor) -> None:
 
 
 def measure(c: Coordinator, fleet: Fleet, measure_s: float = MEASURE_S) -> GrowthObservation:
-    """Return rates, lag and busy consumers of a fleet, from two answers of each consumer.
+    """Return rates, lag and busy consumers of a fleet, computed from two answers of each consumer.
 
-    `unsure`: why they do not count.
+    `unsure` in the result says why the measurement does not count.
     """
     if unsure := _unsure(c, fleet):
         return _not_sure(c, fleet, unsure)
@@ -307,7 +305,7 @@ def _unsure(c: Coordinator, fleet: Fleet) -> str:
 
 
 def _away(c: Coordinator, fleet: Fleet, members: Mapping[str, Member]) -> str:
-    """Return a consumer that keeps no partitions, or not for long, and the reason; empty if there is none."""
+    """Return, in words, a consumer that is isolated, draining or about to restart; empty if there is none."""
     unclear: dict[str, str] = {}
     directives = load_directives(c, unclear)
     for one in fleet.consumers:
@@ -335,7 +333,7 @@ def _answers(c: Coordinator, fleet: Fleet) -> dict[str, ConsumerStatus]:
 
 
 def _configs(c: Coordinator, answers: Mapping[str, ConsumerStatus]) -> dict[str, TopicConfig]:
-    """Return the configurations of the topics that these consumers run, without unmanaged topics."""
+    """Return the configurations of the topics that these consumers run. Unmanaged topics are left out."""
     names = {topic for one in answers.values() for topic in one.topics if is_topic(topic)}
     found = find_many(c.zk, {name: c.paths.config(name) for name in names})
     return {name: decode_config(c.paths.config(name), node.data) for name, node in found.items()}
@@ -348,9 +346,9 @@ def _loads(
     seconds: float,
     configs: Mapping[str, TopicConfig],
 ) -> list[Load] | None:
-    """Return the loads of partitions that the consumer ran all the time; `None` if a load is unknown.
+    """Return the loads of the consumer's partitions; `None` if a load is unknown, or if the partitions have changed.
 
-    A paused partition has no load. A partition of a frozen topic has load zero, because its owner stays.
+    A paused partition has no load. In a frozen topic it has a load of zero, because its owner stays.
     """
     took = second.answered_s - first.answered_s if first.answered_s and second.answered_s else seconds
     if took <= 0 or first.incarnation != second.incarnation:

@@ -1,7 +1,6 @@
 """Replay a growth policy on a cluster snapshot, with the real policy and the real planner, minute by minute.
 
-Records arrive as when the snapshot was taken, times a factor. Every consumer reads the same number of records per
-second.
+Records arrive at the rates of the snapshot, times a factor. Every consumer reads the same number of records per second.
 """
 
 from collections.abc import Collection, Mapping
@@ -30,13 +29,13 @@ from coordinator_tasks.core.text.partition_text import agreed, counted
 from coordinator_tasks.service.plan.preview import Preview, previewed
 
 TICK_S, TICKS = 5.0, 12
-"""Seconds of a tick, in which records arrive and are read, and the ticks between two decisions of the policy."""
+"""Seconds of a tick, and ticks between two decisions of the policy. In each tick, records arrive and are read."""
 MAX_MINUTES = 1_440
 _JOINS = "the new consumers read"
 Places: TypeAlias = NDArray[np.int64]
-"""The index of the owner among the consumers, by row."""
+"""For each row (partition), the index of the owner among the consumers."""
 Figures: TypeAlias = NDArray[np.float64]
-"""A number of records, by row."""
+"""For each row (partition), a number of records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,8 @@ class Growing:
 
 @dataclass(frozen=True, slots=True)
 class ReplayEvent:
-    """`after_s`: seconds since the snapshot. `what`: the decision, or the start of new consumers. `topics`: moves."""
+    """`after_s`: seconds since the snapshot. `what`: the decision, or the start of new consumers. `topics`: the moves.
+    """
 
     after_s: float
     what: str
@@ -109,10 +109,10 @@ def replayed(
     past: Mapping[str, Collection[PastMove]],
     topics: Collection[str] = (),
 ) -> tuple[ClusterMoment, Replayed]:
-    """Return the final site, and the events.
+    """Return the final cluster, and the events.
 
-    All registered consumers form the fleet. The records are of all topics. `topics`: topics whose moves are reported,
-    all if empty. Raises `Refused`.
+    All registered consumers form the fleet, and the records of all topics count. `topics`: topics whose moves are
+    reported; empty means all. Raises `Refused`.
     """
     growing.check()
     running = _Replay(site, growing, policy, past, topics)
@@ -122,7 +122,7 @@ def replayed(
 
 
 class _Replay:
-    """The present site and its backlog. Partitions have rows in the order of topics and numbers."""
+    """The present cluster and its backlog. Each partition is a row, sorted by topic and number."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class _Replay:
         self._happened: list[ReplayEvent] = []
 
     def minute(self, number: int) -> None:
-        """Do twelve ticks, then let the policy decide."""
+        """Simulate twelve ticks, then let the policy decide."""
         owners, read, busy = self._owners(), np.zeros(len(self._rows)), set(self._consumers)
         for tick in range(TICKS):
             self._now = (number * TICKS + tick + 1) * TICK_S
@@ -170,13 +170,14 @@ class _Replay:
         return Replayed(tuple(self._happened), len(self._consumers), self._moves, lag, round(worst), after_s)
 
     def _owners(self) -> Places:
-        """Return, by row, the owner's place among the consumers; the number of consumers means no owner."""
+        """Return the index of each row's owner among the consumers. The index after the last consumer means no owner.
+        """
         place = {one: at for at, one in enumerate(self._consumers)}
         due = {name: what_if.due_owners(view) for name, view in self.site.topics.items()}
         return np.array([place.get(due[name].get(p, ""), len(place)) for name, p in self._rows], np.int64)
 
     def _read(self, owners: Places, busy: set[str]) -> Figures:
-        """Add and read the records of a tick.
+        """Add the records that arrive in a tick, and subtract the records that are read.
 
         An overloaded consumer splits its read rate over its partitions in proportion to their backlog.
         """

@@ -1,4 +1,4 @@
-"""Consumers of fleets without partitions whose end was not reported."""
+"""Fleets' consumers that own no partitions and whose end was not reported."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -12,10 +12,10 @@ from coordinator_tasks.service.nodes.fleet import STARTS_S, fleets
 
 
 def give_up(c: Coordinator, managed: Collection[str]) -> Iterator[str]:
-    """Note absent consumers without partitions, so that they are launched again. Each observation notes absent owners.
+    """Note absent consumers without partitions, so that they are launched again. Observations note only absent owners.
 
-    Yield a line for each ended consumer. An unregistered consumer gets `STARTS_S` more. Raises `StoreUnavailable` and
-    `DiscoveryUnavailable`.
+    Yield a line for each ended consumer. A consumer that has not registered yet gets `STARTS_S` more. Raises
+    `StoreUnavailable` and `DiscoveryUnavailable`.
     """
     try:
         wanted = {consumer for fleet in fleets(c) for consumer in fleet.consumers}

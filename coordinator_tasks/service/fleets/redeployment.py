@@ -1,5 +1,5 @@
-"""Replaces the processes of a fleet, one at a time. Each drains, leaves, and is launched again with the fleet's
-settings.
+"""Replace the processes of a fleet one at a time. Each process drains and leaves, and the fleet launches it again with
+its present settings.
 
 The fleet's node lists the incarnations to end, so any caller continues where the last call stopped.
 """
@@ -25,7 +25,7 @@ from coordinator_tasks.service.nodes.observe import load_claims
 from coordinator_tasks.service.plan import transitions
 
 LEAST = 2
-"""Minimum of live consumers. The last possible owner keeps all partitions, and would never leave."""
+"""Minimum number of consumers. A single consumer keeps all partitions while draining, and would never leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Redeployed:
 
 
 def would_redeploy(c: Coordinator, app: str) -> Redeployed:
-    """Return the redeployment begun by `redeploy`, or raise the same errors."""
+    """Return the redeployment that `redeploy` would begin, or raise the same errors."""
     found = fleets.fleet_of(c, app)
     fleets.check_no_upgrade(found)
     if left := sorted(pending(c, found)):
@@ -63,10 +63,10 @@ def would_redeploy(c: Coordinator, app: str) -> Redeployed:
 
 
 def redeploy(c: Coordinator, app: str, *, by: str, why: str) -> Redeployed:
-    """Begin to replace all live consumers of a fleet. `advance` replaces one at a time.
+    """Begin to replace all live consumers of a fleet. `advance` then replaces one consumer at a time.
 
-    Raises `NotManaged`, and `BadFleet` if a redeployment is under way, only one consumer lives, a topic of the fleet is
-    frozen, or this host may not launch it.
+    Raises `NotManaged`. Raises `BadFleet` if a redeployment is under way, only one consumer lives, a topic of the fleet
+    is frozen, or this host may not launch the fleet.
     """
     check_words(by, "name"), check_words(why, "reason")
 
@@ -81,7 +81,7 @@ def redeploy(c: Coordinator, app: str, *, by: str, why: str) -> Redeployed:
 
 
 def advance(c: Coordinator, problems: list[str] | None = None) -> Iterator[str]:
-    """Do the next step of every redeployment, at most one consumer of each fleet. Yield a line for each step.
+    """Do the next step of every redeployment, for at most one consumer of each fleet. Yield a line for each step.
 
     `problems` gets the reasons for waiting.
     """
@@ -97,8 +97,7 @@ def advance(c: Coordinator, problems: list[str] | None = None) -> Iterator[str]:
 
 
 def why_waits(c: Coordinator, fleet: Fleet) -> tuple[str, str]:
-    """Return the next consumer to replace, and why the redeployment waits, with the remedy. The reason is empty if
-    nothing waits.
+    """Return the next consumer to replace, and why the redeployment waits, with the remedy; the reason may be empty.
 
     Raises `Malformed`.
     """
@@ -110,7 +109,7 @@ def why_waits(c: Coordinator, fleet: Fleet) -> tuple[str, str]:
 
 
 def _why_not_next(c: Coordinator, fleet: Fleet, members: Mapping[str, Member], consumer: str) -> str:
-    """Return why this consumer is not drained, and the remedy; empty if it is drained as soon as nothing moves."""
+    """Return why this consumer cannot be drained, with the remedy; empty if it only waits for Stable topics."""
     if absent := sorted(set(fleet.consumers) - members.keys()):
         who = f"{shown(absent)} {agreed(len(absent), 'is', 'are')}"
         return f"{who} not registered; `status` says why, and it goes on when {who} there"
@@ -120,7 +119,7 @@ def _why_not_next(c: Coordinator, fleet: Fleet, members: Mapping[str, Member], c
 
 
 def _why_long(c: Coordinator, fleet: Fleet, consumer: str) -> str:
-    """Return a wait that is long enough for a person to look at; empty if there is none."""
+    """Return, in words, a wait so long that a person should look; empty if there is none."""
     long_s, directive = c.policy.stuck_after_s, read_directive(c, consumer)
     before = c.clock.now() - long_s
     if is_ours(directive, fleet.app):
@@ -161,9 +160,7 @@ def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
 
 
 def pending(c: Coordinator, fleet: Fleet) -> set[str]:
-    """Return the fleet's consumers whose old incarnation still runs or whose new incarnation may not get partitions
-    yet.
-    """
+    """Return the consumers not replaced yet: the old incarnation runs, or the redeployment still drains the id."""
     members = c.discovery.members()
 
     def is_old(one: str, incarnation: int) -> bool:
@@ -175,7 +172,7 @@ def pending(c: Coordinator, fleet: Fleet) -> set[str]:
 
 
 def drains_again(c: Coordinator, consumer: str) -> Iterator[str]:
-    """Yield a warning that a redeployment will drain an undrained consumer again; nothing while the registry is silent."""
+    """Yield a warning if a redeployment will drain this consumer again; nothing while the registry does not answer."""
     member = None
     with suppress(DiscoveryUnavailable):
         member = c.discovery.members().get(consumer)
@@ -185,12 +182,13 @@ def drains_again(c: Coordinator, consumer: str) -> Iterator[str]:
 
 
 def still_run(consumers: Collection[str]) -> str:
-    """Return the end of a sentence about a fleet under redeployment."""
+    """Return a clause that names the consumers not replaced yet."""
     return f"{shown(sorted(consumers))} still {agreed(len(consumers), 'runs', 'run')} as before"
 
 
 def is_ours(directive: Directive, app: str) -> bool:
-    """Return whether this fleet's redeployment has drained the consumer, and so lets it in again."""
+    """Return whether this fleet's redeployment has drained the consumer. Only then the redeployment ends the draining.
+    """
     return directive.draining is not None and directive.draining.owner == _owner(app)
 
 
@@ -203,12 +201,12 @@ def _end_draining(c: Coordinator, directive: Directive) -> bool:
 
 
 def all_stable(c: Coordinator) -> bool:
-    """Return whether no topic moves; a topic without a plan has nothing to move."""
+    """Return whether every topic with a plan is Stable."""
     return not _moving(c)
 
 
 def _moving(c: Coordinator) -> dict[str, float]:
-    """Return the topics that are not Stable, each with the time at which its present state began."""
+    """Return the topics that are not Stable, each with the time at which its state began."""
     paths = {topic: c.paths.state(topic) for topic in transitions.topics(c) if is_topic(topic)}
     found = {topic: codec.decode_state(paths[topic], node.data) for topic, node in find_many(c.zk, paths).items()}
     return {topic: state.since_at for topic, state in found.items() if state.state is not State.STABLE}

@@ -22,7 +22,7 @@ NUMBER = "{}"
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """`joins`: ids to launch or to let in again. `leaves`: ids to drain and to remove from the fleet."""
+    """`joins`: ids to launch, also ids drained before. `leaves`: ids to drain and to remove from the fleet."""
 
     fleet: Fleet
     joins: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Scaled:
 def would_scale(
     c: Coordinator, app: str, count: int, pattern: str = "", version: int = -1, left_out: Collection[str] = ()
 ) -> Scaled:
-    """Return the changes of `scale`, or raise the same errors."""
+    """Return the changes that `scale` would make, or raise the same errors."""
     return _planned(c, _fleet(c, app, version), count, pattern, left_out)
 
 
@@ -50,10 +50,10 @@ def scale(
 ) -> Scaled:
     """Bring a fleet to `count` consumers in one transaction. Application, arguments and settings stay.
 
-    New ids follow the `pattern` (`billing-{}`), by default the pattern of the fleet's ids. A drained id is let in again
-    unless in `left_out`. The highest numbers leave first. Repeating changes nothing. The same transaction writes the
-    operations of `beside`. With a `version` other than -1, the stored fleet must have this version (else `LookAgain`).
-    Raises `NotManaged`, `BadFleet` for an impossible size or pattern, and `LookAgain`.
+    New ids follow the `pattern` (`billing-{}`), by default the pattern of the fleet's ids. A drained id is used again,
+    and its draining ends, unless `left_out` has the id. The highest numbers leave first. Repeating changes nothing. The
+    same transaction writes the operations of `beside`. If `version` is not -1, the stored fleet must have this version
+    (else `LookAgain`). Raises `NotManaged`, `BadFleet` for an impossible size or pattern, and `LookAgain`.
     """
     draining = _draining(c, DrainOwner(DrainKind.PERSON), by, why)
     return _scaled(c, app, lambda found: _planned(c, found, count, pattern, left_out), draining, beside, version)
@@ -144,7 +144,7 @@ def _planned(c: Coordinator, found: Fleet, count: int, pattern: str, left_out: C
 
 
 def pattern_of(found: Fleet) -> str:
-    """Return the pattern of the fleet's ids: their common text before the last number."""
+    """Return the pattern of the fleet's ids: their common text, with `{}` for the number at the end."""
     stems = {re.sub(r"[0-9]+$", "", one) for one in found.consumers if one[-1:].isdigit()}
     if len(stems) != 1 or not all(one[-1:].isdigit() for one in found.consumers):
         said = shown(found.consumers) or "none"
@@ -156,7 +156,7 @@ def pattern_of(found: Fleet) -> str:
 
 
 def free_ids(c: Coordinator, pattern: str, taken: Collection[str], wanted: int) -> Iterator[str]:
-    """Yield the lowest free ids. Isolated consumers are left out, because they are never launched."""
+    """Yield the `wanted` lowest free ids. Ids of isolated consumers are left out, because they are never launched."""
     if pattern.count(NUMBER) != 1:
         raise BadFleet(
             f"the pattern {pattern[:80]!r} needs {NUMBER} once, where the number stands; write it like app-{NUMBER}"

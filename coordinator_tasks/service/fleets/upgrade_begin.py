@@ -1,4 +1,4 @@
-"""The begin of an upgrade: preview, refusals, and the starting transaction."""
+"""The begin of an upgrade: preview, refusals, and the transaction that starts it."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,19 +27,19 @@ STEPS = (5, 50, 100)
 MOST_STEPS = 20
 MAX_TIME_S = 30 * 86_400.0
 MAX_PARTITIONS = 20_000
-"""Maximum partitions of an upgrade, because its record keeps their positions and rates."""
+"""Maximum partitions of an upgrade, because its record keeps the position and rate of each."""
 MAX_ERRORS = 1_000
 FIRST = "first"
-"""The name of an unnamed version."""
-_BEFORE = "-before"  # suffix of a version replaced by another version of the same name
+"""The name of a version that has no name."""
+_BEFORE = "-before"  # suffix for the old version, if the new version has the same name
 
 
 @dataclass(frozen=True, slots=True)
 class WantedUpgrade:
-    """A person's request. `version`: the definition of a new version; `None` if the fleet has a version of this `name`.
+    """A person's request. `version`: the definition of a new version; `None` if the fleet already has `name`.
 
-    `topics`: empty means all topics in which the fleet's consumers own partitions. `count`: new consumers; 0 means as
-    many as now.
+    `topics`: empty means all topics in which the fleet's consumers own partitions. `count`: number of new consumers; 0
+    means as many as the fleet has.
     """
 
     app: str
@@ -56,9 +56,9 @@ class WantedUpgrade:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The upgrade to begin: record, fleet, and topic → owner of each partition of the old consumers.
+    """The upgrade to begin: its record, the fleet, and topic → owner of each partition of the old consumers.
 
-    `configs`: has the fleet's other topics too. Those stay with the old consumers until these leave.
+    `configs`: of all topics of the fleet. Topics outside the upgrade stay with the old consumers until they leave.
     """
 
     upgrade: Upgrade
@@ -68,7 +68,7 @@ class Beginning:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Return the text for a person: new consumers, the moves of each step, and the rules that judge a step."""
+        """Return the text for a person: new consumers, the moves of each step, and the rules for judging a step."""
         one, rule = self.upgrade, self.upgrade.rule
         beside = f"with {one.new_name} beside {shown(one.old_consumers)} ({one.old_name})"
         said = [f"{shown(one.new_consumers)} would start {beside}"]
@@ -90,7 +90,7 @@ class Beginning:
         return (*said, f"everything would go back at {', '.join(judged[:-1])} or {judged[-1]}")
 
     def _pinned(self) -> Iterator[str]:
-        """Yield partitions that pins keep with old consumers through all steps."""
+        """Yield the partitions that stay with old consumers through all steps, because they are pinned."""
         for topic, owners in self.owned.items():
             pins = self.configs[topic][0].pins
             held = by_consumer((who, p) for p, who in pins.items() if p in owners and who in self.upgrade.old_consumers)
@@ -104,7 +104,7 @@ def _starts(new: Sequence[str], version: str, old: Sequence[str]) -> str:
 
 
 def would_begin(c: Coordinator, wish: WantedUpgrade, *, by: str = "", why: str = "") -> Beginning:
-    """Return the upgrade written by `begin`, or raise the same errors."""
+    """Return the upgrade that `begin` would write, or raise the same errors."""
     _check_wish(c, wish)
     fleet = fleets.fleet_of(c, wish.app)
     record = upgrade_store.find(c, wish.app)
@@ -159,7 +159,7 @@ def would_begin(c: Coordinator, wish: WantedUpgrade, *, by: str = "", why: str =
 def begin(c: Coordinator, wish: WantedUpgrade, *, by: str, why: str) -> Beginning:
     """Begin an upgrade in one transaction: record, new consumers, and splits of the topics.
 
-    Callers of `upgrades.advance` do the rest. Raises `NotManaged` for an unknown fleet or topic, `BadUpgrade`,
+    `upgrades.advance` does the further steps. Raises `NotManaged` for an unknown fleet or topic, `BadUpgrade`,
     `BadRule`, `BadFleet` for a version that this host may not launch, and `LookAgain`.
     """
     by, why = check_words(by, "name"), check_words(why, "reason")
@@ -229,7 +229,7 @@ def _version(fleet: Fleet, wish: WantedUpgrade) -> FleetVersion:
             )
         return wish.version
     if wish.name == (fleet.name or fleet.code or FIRST):
-        return fleets.version_of(fleet)  # the same on other hosts
+        return fleets.version_of(fleet)  # equal on all hosts
     if wish.name in fleet.versions:
         return fleet.versions[wish.name]
     listed = shown(sorted({*fleet.versions, fleet.name or fleet.code or FIRST}))
@@ -247,7 +247,7 @@ def _new_ids(c: Coordinator, fleet: Fleet, wish: WantedUpgrade) -> tuple[str, ..
 def _owned(
     c: Coordinator, fleet: Fleet, wish: WantedUpgrade
 ) -> tuple[dict[str, dict[int, str]], dict[str, tuple[TopicConfig, int]]]:
-    """Return topic → owner of each of the fleet's partitions in the upgrade, and the configurations of its topics."""
+    """Return topic → owner of each of the fleet's partitions in the upgrade, and the fleet's topic configurations."""
     unknown = sorted(set(wish.topics) - set(transitions.topics(c)))
     if unknown:
         raise store.not_managed(c.zk, c.paths, unknown[0])
@@ -282,7 +282,7 @@ def _owned(
         _check_split(config)
         if topic in owned:
             _check_topic(config)
-        # At the end the old consumers give all partitions away, also of topics that are not part of the upgrade.
+        # At the end the old consumers give all partitions away, also partitions of topics outside the upgrade.
         if problem := frozen_topics.why_frozen(config, fleet.consumers):
             raise BadUpgrade(problem)
         configs[topic] = config, version

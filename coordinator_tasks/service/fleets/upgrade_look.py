@@ -41,7 +41,7 @@ def look(c: Coordinator, upgrade: Upgrade) -> tuple[UpgradeObservation, Mapping[
 
 
 def _ended(c: Coordinator, upgrade: Upgrade, missing: Collection[str]) -> dict[str, str]:
-    """Return consumer → why its last process ended with an error since the upgrade began."""
+    """Return consumer → why its last process ended. Only processes that ended with an error since the upgrade began."""
     found = {}
     for consumer, claim in load_claims(c, missing, {}).items():
         for incarnation in failed_in_a_row(claim)[:1]:
@@ -51,7 +51,7 @@ def _ended(c: Coordinator, upgrade: Upgrade, missing: Collection[str]) -> dict[s
 
 
 def configurations(c: Coordinator, upgrade: Upgrade) -> dict[str, TopicConfig]:
-    """Return the configurations of the upgrade's topics that are still managed."""
+    """Return the configurations of the upgrade's topics. Topics no longer managed are left out."""
     found = {}
     for topic in upgrade.topics:
         try:
@@ -66,7 +66,7 @@ def configurations(c: Coordinator, upgrade: Upgrade) -> dict[str, TopicConfig]:
 def outage(c: Coordinator, upgrade: Upgrade, seen: UpgradeObservation, answers: Mapping[str, Answer]) -> str:
     """Return, in a sentence, an outage that affects both versions; empty without an outage.
 
-    Old consumers or this host notice a common outage too.
+    An outage affects both if old consumers report the same errors, or if Kafka does not answer this host either.
     """
     if upgrade.phase not in ENDURES:
         return ""
@@ -81,10 +81,10 @@ def outage(c: Coordinator, upgrade: Upgrade, seen: UpgradeObservation, answers: 
 
 
 def away(upgrade: Upgrade, answers: Mapping[str, Answer]) -> str:
-    """Return, in a sentence, the sink that new consumers report as away; empty if none.
+    """Return, in a sentence, the sink that does not answer the new consumers; empty if there is none.
 
-    Count the report only if no old consumer runs a partition to compare with, and a step has passed. The new version
-    has then reached the sink before.
+    The report counts only if a step has passed and no old consumer runs a partition for comparison. After a passed
+    step, the new version has reached the sink before.
     """
     if upgrade.step == 0 or any(runs_any(answers.get(one), upgrade.topics) for one in upgrade.old_consumers):
         return ""
@@ -95,7 +95,7 @@ def away(upgrade: Upgrade, answers: Mapping[str, Answer]) -> str:
 def judged(
     c: Coordinator, upgrade: Upgrade, seen: UpgradeObservation, answers: Mapping[str, Answer]
 ) -> tuple[str, ...]:
-    """Return the violations of a held step's rule; empty if there are none. Raises `BadRule` if the site's rule fails."""
+    """Return how a held step violates the rule; empty if it does not. Raises `BadRule` if the site's own rule fails."""
     if upgrade.phase is not UpgradePhase.HOLDING or upgrade.mark is None:
         return ()
     facts = facts_of(upgrade, seen, answers)
@@ -111,7 +111,8 @@ def _by_site(c: Coordinator, upgrade: Upgrade, facts: Facts) -> tuple[str, ...]:
 
 
 def site_rule(c: Coordinator, name: str) -> SiteRule:
-    """Return the site's rule of this name. Raises `BadRule` if missing in this host's settings, or not importable."""
+    """Return the site's rule of this name. Raises `BadRule` if this host's settings lack it, or it cannot be imported.
+    """
     if name not in c.rules:
         listed = ", ".join(sorted(c.rules)) or "none"
         raise BadRule(
@@ -129,7 +130,7 @@ def _topic(c: Coordinator, upgrade: Upgrade, config: TopicConfig, node: TopicNod
         waits = "" if stable else f"{config.topic} is {state.state.value}: {state.cause}"
     waits = "it is frozen" if config.frozen else waits
     owners = {**node.assignments} if node is not None else {}
-    # A partition under way belongs to its giver until the taker has started.
+    # A partition in a hand-off belongs to its giver until the taker has started.
     owners |= {p: one.giver for p, one in node.handoff.items()} if node is not None else {}
     apart = frozenset(p for p, who in config.pins.items() if who not in upgrade.new_consumers)
     ours = config.split is not None and config.split.app == upgrade.app

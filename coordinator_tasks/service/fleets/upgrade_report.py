@@ -1,4 +1,4 @@
-"""Progress and cost of an upgrade: the pauses of moved and of other partitions."""
+"""Progress and cost of an upgrade: the pauses of moved partitions, and of the other partitions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,16 +15,16 @@ from coordinator_tasks.service.fleets import upgrades
 from coordinator_tasks.service.nodes import history, upgrade_store
 
 MAX_REBALANCES = 200
-"""Maximum rebalances read of a topic, back from the end of the upgrade or from now."""
+"""Maximum rebalances read of each topic, the newest first."""
 SHOWN_STALLS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class MovedPartition:
-    """A move of a partition. `stall_s`: total pause; if `None`, no record waited (`measured`) or the pause is unknown.
+    """A move of a partition. `stall_s`: total pause. `None`: no record waited if `measured`, or else unknown.
 
-    `error_s`, `least`: as in `Pause`. `pause`: all three numbers; `None` if not measured. `cause`: the cause of a move
-    outside of the upgrade's steps, such as the end of a consumer; empty for a step.
+    `error_s`, `least`: as in `Pause`. `pause`: the whole measurement; `None` without a measurement. `cause`: why the
+    partition moved, if not by a step of the upgrade but for instance by the end of a consumer; empty for a step.
     """
 
     topic: str
@@ -42,11 +42,11 @@ class MovedPartition:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStall:
-    """A partition's longest possible standstill because of the upgrade.
+    """How long a partition stood still at most because of the upgrade.
 
-    `moves`: number of moves. `measured`: number of measured moves, with `stall_s` as their longest (`None` if no record
-    waited). `least`: may have been longer. `beside_s`: longest possible standstill while others moved; `None` if
-    unknown, or if the partition always moved too.
+    `moves`: number of moves. `measured`: number of measured moves. `stall_s`: the longest pause of a measured move;
+    `None` if no record waited. `least`: the pause may have been longer. `beside_s`: the longest stall while only other
+    partitions moved; `None` if unknown, or if the partition moved in every rebalance.
     """
 
     topic: str
@@ -61,10 +61,10 @@ class PartitionStall:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeReport:
-    """`moved`: the moves during the upgrade. `control`: topic → the longest stall of unmoved partitions meanwhile.
+    """The report. `moved`: the moves during the upgrade. `control`: topic → longest stall of an unmoved partition.
 
-    `partitions`: the fleet's partitions before any move, sorted. `waits`: the awaited event, and the remedy; empty
-    while proceeding.
+    `partitions`: the fleet's partitions before any move, sorted. `waits`: what the upgrade waits for, and the remedy;
+    empty if it does not wait.
     """
 
     upgrade: Upgrade
@@ -110,7 +110,7 @@ class UpgradeReport:
 
 
 def report(c: Coordinator, app: str) -> UpgradeReport:
-    """Return the last upgrade of a fleet. Raises `NotManaged` if there is none, and `Malformed`."""
+    """Return the report on the fleet's last upgrade. Raises `NotManaged` if there is none, and `Malformed`."""
     upgrade = upgrade_store.read(c, app)
     moved: list[MovedPartition] = []
     control: dict[str, Unmoved] = {}
@@ -118,7 +118,7 @@ def report(c: Coordinator, app: str) -> UpgradeReport:
     for one in every:
         pauses = {pause.partition: pause for pause in one.pauses.measured} if one.pauses is not None else {}
         mine = [m for m in one.moves if {m.giver, m.taker} & {*upgrade.old_consumers, *upgrade.new_consumers}]
-        # If a partition was planned again meanwhile, its last move has the pause.
+        # If a partition was planned again meanwhile, the pause belongs to its last move.
         for move in {m.partition: m for m in mine}.values():
             pause = pauses.get(move.partition)
             cost = (True, pause.wait_s, pause.error_s, pause.least, pause) if pause is not None else ()
@@ -138,7 +138,7 @@ def report(c: Coordinator, app: str) -> UpgradeReport:
 def _partitions(
     upgrade: Upgrade, moved: Sequence[MovedPartition], every: Sequence[history.Rebalance]
 ) -> Iterator[PartitionStall]:
-    """Yield the total of each partition's moves, and the effect of the other partitions' moves."""
+    """Yield, for each partition, the cost of its own moves and of the other partitions' moves."""
     mine: dict[tuple[str, int], list[MovedPartition]] = {
         (topic, p): [] for topic, rates in upgrade.baseline.items() for p in rates
     }
@@ -172,7 +172,7 @@ def _rebalances(c: Coordinator, upgrade: Upgrade) -> list[history.Rebalance]:
 
 
 def _counted(what: str, found: Sequence[MovedPartition | PartitionStall]) -> Iterator[str]:
-    """Yield a line for each topic that has any."""
+    """Yield a line for each topic in `found`."""
     for topic in dict.fromkeys(one.topic for one in found):
         yield f"{what}: {named({one.partition for one in found if one.topic == topic})} of {topic}"
 

@@ -1,7 +1,7 @@
-"""Running upgrades of fleets: a person's requests, and the steps, which any process may do.
+"""Running upgrades of fleets: a person's requests, and the steps. Any process may do a step.
 
-The record holds the desired state. Every call first brings topics, fleet and directives to the desired state, by writes
-guarded with the record's version, and then decides the next step. So the next call continues a call that died, and two
+The record holds the desired state. Every call first writes the desired state to topics, fleet and directives, under
+guards on the record's version. Then the call decides the next step. So the next call continues after a crash, and two
 parallel calls have one effect.
 """
 
@@ -36,9 +36,9 @@ from coordinator_tasks.service.nodes.directives import put_request, read_directi
 from coordinator_tasks.service.plan import transitions
 
 MAX_STEPS = 8
-"""Maximum steps of a call. Each step is a write."""
+"""Maximum steps of a call. Each step writes once."""
 MAX_VERSIONS = 5
-"""Maximum further versions that a fleet keeps."""
+"""Maximum number of versions that a fleet keeps beside its own."""
 _ATTEMPTS = 20
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def pause(c: Coordinator, app: str, *, by: str, why: str) -> Upgrade:
 
 
 def go_on(c: Coordinator, app: str, *, by: str, why: str) -> Upgrade:
-    """Continue a paused upgrade. A held step is held and judged from the beginning."""
+    """Continue a paused upgrade. The hold of a step begins again, and the step is judged anew."""
     by, why = check_words(by, "name"), check_words(why, "reason")
 
     def change(old: Upgrade) -> Upgrade:
@@ -78,7 +78,7 @@ def roll_back(c: Coordinator, app: str, *, by: str, why: str) -> Upgrade:
 
 
 def under_way(c: Coordinator, app: str) -> Upgrade:
-    """Return the fleet's upgrade if it can be paused and continued. Raises `BadUpgrade` if it is over."""
+    """Return the fleet's upgrade, which may be paused or continued. Raises `BadUpgrade` if the upgrade is over."""
     found = upgrade_store.read(c, app)
     if found.over:
         raise BadUpgrade(_too_late(found))
@@ -86,7 +86,7 @@ def under_way(c: Coordinator, app: str) -> Upgrade:
 
 
 def to_roll_back(c: Coordinator, app: str) -> Upgrade:
-    """Return the fleet's upgrade if it can be, or is being, rolled back. Raises `BadUpgrade` if too late."""
+    """Return the fleet's upgrade if it can be rolled back, or is being rolled back; otherwise raises `BadUpgrade`."""
     found = under_way(c, app)
     if not found.reason and found.phase not in FORWARD:
         wait = f"continue it with `continue-upgrade {app}`" if found.paused else "wait until it is Done"
@@ -126,8 +126,7 @@ def _too_late(old: Upgrade) -> str:
 
 
 def advance(c: Coordinator, problems: list[str] | None = None, apps: Sequence[str] | None = None) -> Iterator[str]:
-    """Do the next steps of these fleets' upgrades (`None` means all). Yield a line for each, and add waits to
-    `problems`.
+    """Do the next steps of these fleets' upgrades (`None`: all). Yield a line for each step. `problems` gets the waits.
 
     Raises the `Unavailable` kinds.
     """
@@ -150,7 +149,7 @@ def giving(upgrade: Upgrade) -> tuple[str, ...]:
 
 
 def drains_again(c: Coordinator, consumer: str) -> Iterator[str]:
-    """Yield a warning that an upgrade will drain an undrained consumer again. Unreadable records are skipped."""
+    """Yield a warning if an upgrade will drain an undrained consumer again. Unreadable records are skipped."""
     for app in upgrade_store.fleets_with_upgrades(c):
         with suppress(*UNREADABLE):
             upgrade = upgrade_store.read(c, app)
@@ -159,7 +158,7 @@ def drains_again(c: Coordinator, consumer: str) -> Iterator[str]:
 
 
 def why_waits(c: Coordinator, upgrade: Upgrade) -> str:
-    """Return what blocks the moves, with the remedy; empty if nothing does, or the upgrade is over or paused.
+    """Return what blocks the moves, with the remedy; empty if nothing blocks, or if the upgrade is over or paused.
 
     Raises `Malformed`, and `BadFleet` if the fleet cannot be read.
     """
@@ -184,7 +183,8 @@ def why_waits(c: Coordinator, upgrade: Upgrade) -> str:
 
 
 def advance_one(c: Coordinator, app: str) -> Iterator[str]:
-    """Do the next steps of an upgrade. Yield a line for each. Raises `LookAgain` if another process does the steps now."""
+    """Do the next steps of an upgrade. Yield a line for each step. Raises `LookAgain` if another process does them now.
+    """
     for _ in range(MAX_STEPS):
         upgrade = upgrade_store.read(c, app)
         if upgrade.over or upgrade.paused:
@@ -211,7 +211,7 @@ def _following(c: Coordinator, upgrade: Upgrade) -> Upgrade:
 
 
 def ensure(c: Coordinator, upgrade: Upgrade) -> None:
-    """Make everything match the record. Repeating changes nothing. Raises `LookAgain` if the record changes."""
+    """Make splits, directives and fleet match the record. Repeatable. Raises `LookAgain` if the record changes."""
     _write_splits(c, upgrade, {topic: split_of(upgrade, topic) for topic in configurations(c, upgrade)})
     if upgrade.phase is UpgradePhase.DRAINING:
         _until_written(c, upgrade, lambda: _drains(c, upgrade, upgrade.old_consumers))
@@ -231,7 +231,7 @@ def _until_written(c: Coordinator, upgrade: Upgrade, attempt: Callable[[], list[
 
 
 def _others(c: Coordinator, upgrade: Upgrade) -> Iterator[str]:
-    """Yield the topics outside the upgrade that have been closed to the new consumers since its begin."""
+    """Yield the topics outside the upgrade whose split has kept the new consumers out since the upgrade began."""
     for topic in filter(is_topic, transitions.topics(c)):
         with suppress(Malformed, Refused):
             split = topics.configuration(c, topic).split
@@ -260,7 +260,7 @@ def split_of(upgrade: Upgrade, topic: str) -> Split | None:
 
 
 def _drains(c: Coordinator, upgrade: Upgrade, consumers: tuple[str, ...]) -> list[Operation]:
-    """Return writes that drain these consumers, started or not, and remove them from the fleet."""
+    """Return the writes that drain these consumers, even if not started yet, and remove them from the fleet."""
     fleet = fleets.fleet_of(c, upgrade.app)
     kept = tuple(one for one in fleet.consumers if one not in consumers)
     operations: list[Operation] = []
@@ -277,7 +277,7 @@ def _drains(c: Coordinator, upgrade: Upgrade, consumers: tuple[str, ...]) -> lis
 
 
 def _restores(c: Coordinator, upgrade: Upgrade) -> list[Operation]:
-    """Return writes that undrain the old consumers drained by this upgrade."""
+    """Return the writes that end this upgrade's draining of the old consumers, and add them to the fleet again."""
     fleet = fleets.fleet_of(c, upgrade.app)
     found = {one: read_directive(c, one) for one in upgrade.old_consumers}
     ours = {one: old for one, old in found.items() if old.draining is not None and old.draining.owner == upgrade.owner}
