@@ -1,1 +1,1 @@
-"""The coordinator's nodes in ZooKeeper: reads and guarded writes for each kind."""
+"""The coordinator's nodes in ZooKeeper: reads and guarded writes for each kind of node."""

@@ -1,7 +1,7 @@
-"""Records of requests. Each action writes a record of its changes in the same transaction.
+"""Records of actions. Each action writes a record of its changes in the same transaction.
 
-The record is made from the transaction itself, so no action goes unrecorded. A repeated call without changes leaves no
-record.
+The record is made from the transaction itself, so no change goes unrecorded. A repeated call that changes nothing
+leaves no record.
 """
 
 import json
@@ -19,24 +19,21 @@ from coordinator_tasks.core.text.partition_text import cut
 from coordinator_tasks.service.coordinator import Coordinator
 
 MAX_CHARS = 500
-"""Maximum characters of a field before and after."""
+"""Maximum characters of a field's value before and after the change."""
 MAX_CHANGES = 50
 _CHUNK = 200
 
 
 def recording(c: Coordinator, action: str, about: str, actor: Actor, why: str = "") -> Coordinator:
-    """Return the coordinator for an action.
-
-    Its writes to configurations, directives, fleets and limits of growth are recorded.
-    """
-    c = c.zk.c if isinstance(c.zk, _Recorder) else c  # a nested action is recorded under its own name only
+    """Return a coordinator that records writes to configurations, directives, fleets, upgrades and growth limits."""
+    c = c.zk.c if isinstance(c.zk, _Recorder) else c  # a nested action is recorded only under its own name
     return replace(c, zk=cast(ZooKeeper, _Recorder(c, ActionRecord(action, about, actor, 0.0, why))))
 
 
 def asked(
     c: Coordinator, about: str = "", limit: int = 100, problems: list[str] | None = None
 ) -> tuple[ActionRecord, ...]:
-    """Return the requests, newest first; `about` selects the requests about this topic, consumer or fleet.
+    """Return the recorded actions, newest first. `about`: only about this topic, consumer or fleet; empty means all.
 
     `problems` gets unreadable records. Without `problems`, the first error is raised.
     """
@@ -46,7 +43,7 @@ def asked(
 def done_by(c: Coordinator, action: str, about: str, actor: Actor, since: float = 0.0) -> bool:
     """Return whether an earlier try of this Airflow task has done this action, at `since` or later.
 
-    An unreadable record stops no action.
+    Unreadable records do not count, so they stop no action.
     """
     same = (action, actor.dag, actor.run, actor.task)
     return actor.attempt > 1 and any(
@@ -61,7 +58,7 @@ def names(c: Coordinator) -> list[str]:
 
 
 def newest(c: Coordinator, names: Sequence[str]) -> Iterator[tuple[str, ActionRecord | CoordinatorError]]:
-    """Yield name and record, or its error. `names` are oldest first. Pruned records are left out."""
+    """Yield each record's name, with the record or its error. `names` are oldest first. Pruned records are left out."""
     for paths in newest_paths(c.paths.asked, names, _CHUNK):
         denied: dict[str, CoordinatorError] = {}
         nodes = find_many(c.zk, paths, denied)
@@ -91,7 +88,7 @@ def _backwards(c: Coordinator, problems: list[str] | None) -> Iterator[ActionRec
 
 @dataclass(frozen=True, slots=True)
 class _Recorder:
-    """A session that adds a record to each transaction with changes to a person's settings."""
+    """A ZooKeeper session that adds a record to each transaction with changes to a person's settings."""
 
     c: Coordinator
     asked: ActionRecord
@@ -113,7 +110,7 @@ class _Recorder:
             return
         if not isinstance(operation, Create | SetData | Delete):
             return
-        # A guarded write fails if the node has changed, and with it this record.
+        # If the node has changed since this read, the guarded write fails together with this record.
         node = self.c.zk.find(operation.path)
         before = _fields(node.data if node is not None else b"")
         after = _fields(b"" if isinstance(operation, Delete) else operation.data)
@@ -128,7 +125,7 @@ class _Recorder:
 
 
 def _fields(data: bytes) -> dict[str, Any]:
-    """Return the fields of a node. Anything but a JSON object is a single field."""
+    """Return the fields of a node. Data that is not a JSON object counts as a single field."""
     try:
         found = json.loads(data) if data else {}
     except (ValueError, RecursionError):

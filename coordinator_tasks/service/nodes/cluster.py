@@ -1,4 +1,4 @@
-"""All topics and consumers, observed once for everything that a task decides."""
+"""All topics and consumers, observed once for all decisions of a task."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from coordinator_tasks.service.nodes.store import StoredTopics
 class ClusterObservation:
     """The topics as read, and the world observed afterwards. `snapshot` has the committed offsets of every topic.
 
-    `views`: the readable topics with Kafka's descriptions. `before`: the world without the notes of this observation.
+    `views`: the readable topics with Kafka's descriptions. `before`: the world before this observation wrote its notes.
     `silent`: why Kafka described no topic. A write that relies on the observation checks the versions of the nodes.
     """
 
@@ -27,7 +27,8 @@ class ClusterObservation:
 
     @property
     def stored_world(self) -> World:
-        """Return the world as another reader of ZooKeeper finds it. A refused note makes no consumer unclear."""
+        """Return the world as another reader of ZooKeeper sees it: a note that was refused makes no consumer unclear.
+        """
         return replace(self.snapshot.world, unclear=self.before.unclear)
 
 

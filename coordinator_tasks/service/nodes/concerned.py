@@ -1,7 +1,7 @@
 """Which consumers and topics a decision on some topics concerns.
 
-Topics are linked if a registered consumer wants both, or a consumer owns partitions of both: then they share the loads of
-a plan. Topics without a link are planned apart, so no other consumer is asked, and no other topic is read.
+Two topics are linked if a registered consumer wants both, or a consumer owns partitions of both. A plan takes the loads
+of all linked topics into account. Topics without a link are planned apart, so their nodes and consumers are not read.
 """
 
 from collections import defaultdict
@@ -14,19 +14,19 @@ from coordinator_tasks.core.model import Member, TopicNode
 
 @dataclass(frozen=True, slots=True)
 class Concerned:
-    """Linked topics, and all consumers that want or own partitions of a topic among them."""
+    """Linked topics, and all consumers that want or own partitions of these topics."""
 
     topics: frozenset[str]
     consumers: frozenset[str]
 
 
 class Links:
-    """The links of `managed` topics. `nodes`: of these topics, as far as they can be read."""
+    """The links of `managed` topics. `nodes`: the readable nodes of these topics."""
 
     def __init__(self, managed: Collection[str], nodes: Mapping[str, TopicNode], members: Mapping[str, Member]) -> None:
         by_wants: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
         for consumer, member in members.items():
-            if not member.problem:  # an unreadable registration wants nothing
+            if not member.problem:  # if the registration is unreadable, its topics are unknown
                 by_wants[member.topics].add(consumer)
         self._topics_of: dict[str, set[str]] = {}
         self._consumers_of: dict[str, set[str]] = {topic: set() for topic in managed}
@@ -42,7 +42,7 @@ class Links:
                     self._topics_of[consumer] = others | {topic}
 
     def of(self, topics: Collection[str]) -> Concerned:
-        """Return all topics linked to these, directly or not."""
+        """Return all topics with a direct or indirect link to these topics, and the consumers of all of them."""
         found, consumers, todo = set[str](), set[str](), set(topics)
         while todo:
             found |= todo
@@ -56,7 +56,7 @@ class Links:
         return frozenset().union(*(self._consumers_of.get(topic, ()) for topic in topics))
 
     def groups(self, topics: Collection[str]) -> Iterator[Concerned]:
-        """Yield these topics and all linked topics in groups without links between them."""
+        """Yield these topics and all linked topics in groups. There is no link between two groups."""
         left = set(topics)
         while left:
             group = self.of([min(left)])

@@ -1,6 +1,6 @@
 """Requests of a person or the platform to a consumer: isolation, readmission, draining, a planned restart.
 
-Each request is one compare-and-set. The next plan acts on it.
+Each request is one compare-and-set. The next plan follows the request.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -41,14 +41,14 @@ from coordinator_tasks.service.nodes.observe import load_claims, load_directives
 
 MAX_ISOLATED_S = 366 * 86_400.0
 UNTIL_ANOTHER = "until another consumer is there that reads it"
-"""End of a sentence about a draining consumer that keeps partitions without another possible owner."""
+"""End of a sentence about a draining consumer that keeps partitions because no other consumer may own them."""
 
 
 def isolate(c: Coordinator, consumer: str, *, by: str, why: str, until_at: float = 0.0) -> Directive:
-    """Isolate the consumer: it may run nothing, and counts as closed, until readmitted.
+    """Isolate the consumer until it is readmitted: it may run nothing, and counts as closed.
 
-    `until_at`: 0 means that a person isolates. Raises `NotManaged` for a consumer unknown to this cluster, and
-    `Refused` for a time too far ahead.
+    `until_at`: when the isolation may end; 0 means when a person readmits the consumer. Raises `NotManaged` for a
+    consumer unknown to this cluster, and `Refused` for a time too far ahead.
     """
     check_known(c, consumer)
     by, why = check_words(by, "name"), check_words(why, "reason")
@@ -73,7 +73,7 @@ def check_isolation(for_s: float) -> None:
 
 
 def readmit(c: Coordinator, consumer: str, by: str) -> Directive:
-    """Admit the consumer again once it confirms that nothing runs. Without an isolation nothing changes."""
+    """Readmit the consumer once it confirms that nothing runs. Without an isolation, change nothing."""
     check_known(c, consumer)
     by = check_words(by, "name")
 
@@ -87,17 +87,16 @@ def readmit(c: Coordinator, consumer: str, by: str) -> Directive:
 
 
 def drain(c: Coordinator, consumer: str, by: str, why: str) -> Directive:
-    """Make the consumer give all partitions away, and remove the id from the fleet, in one transaction."""
+    """Drain the consumer and remove its id from the fleet, in one transaction."""
     check_known(c, consumer)
     draining = Draining(check_words(by, "name"), check_words(why, "reason"), c.clock.now())
     return _change(c, consumer, lambda old: drained(old, draining), lambda: without(c, consumer))
 
 
 def drained(old: Directive, draining: Draining) -> Directive:
-    """Return the directive with a person's draining. A draining of all incarnations keeps the old time.
+    """Return the directive with a person's draining. If all incarnations were draining already, the time stays.
 
-    A person's draining replaces any other draining, because an upgrade, a redeployment or a growth would end its own
-    draining.
+    A person's draining replaces any other draining. Otherwise an upgrade, a redeployment or growth would end it.
     """
     before = old.draining
     if before is None or before.incarnation:
@@ -106,7 +105,7 @@ def drained(old: Directive, draining: Draining) -> Directive:
 
 
 def undrain(c: Coordinator, consumer: str, app: str = "") -> Directive:
-    """Let the consumer get partitions again. The same transaction returns it to the fleet `app`, if given.
+    """End the draining of the consumer. With `app`, the same transaction adds the consumer to this fleet.
 
     Raises `NotManaged` for an unknown consumer or fleet.
     """
@@ -118,7 +117,7 @@ def undrain(c: Coordinator, consumer: str, app: str = "") -> Directive:
 def would_expect_restart(
     c: Coordinator, consumer: str, within_s: float, *, moves: bool, by: str, why: str
 ) -> PlannedRestart | None:
-    """Return the restart that `expect_restart` would write, or raise the same errors; `None` if none is expected."""
+    """Return the restart that `expect_restart` would write, or raise the same errors; `None` if it would end one."""
     check_known(c, consumer)
     by, why = check_words(by, "name"), check_words(why, "reason")
     if not 0 <= within_s <= MAX_RESTART_S:
@@ -132,8 +131,8 @@ def would_expect_restart(
         raise Refused(
             f"{consumer} is not registered, so nobody knows which process is to restart; ask before it ends, or start it"
         )
-    # Only requests to this process count, since older requests are still stored. An earlier planned restart is no
-    # objection.
+    # Older requests are still stored, but only requests to this process count. An earlier planned restart is no
+    # obstacle.
     life = Life(consumer, member.incarnation, directive=replace(old, restart=None))
     asked = "isolated" if life.isolation is not None else "draining" if life.draining is not None else ""
     if asked:
@@ -153,9 +152,9 @@ def would_expect_restart(
 
 
 def expect_restart(c: Coordinator, consumer: str, within_s: float, *, moves: bool, by: str, why: str) -> Directive:
-    """Expect the next process of this id within this time, with the present partitions; 0 ends the expectation.
+    """Expect the next process of this id within this time, and keep its partitions for it; 0 ends the expectation.
 
-    Meanwhile the partitions wait, or, with `moves`, other consumers have them. Repeating restarts the time. Raises
+    Until then the partitions wait, or, with `moves`, other consumers run them. Repeating starts the time again. Raises
     `NotManaged` for an unknown consumer, and `Refused`.
     """
 
@@ -163,7 +162,7 @@ def expect_restart(c: Coordinator, consumer: str, within_s: float, *, moves: boo
         wanted = would_expect_restart(c, consumer, within_s, moves=moves, by=by, why=why)
         before = old.restart
         if wanted is not None and before is not None and before.incarnation == wanted.incarnation and before.moves:
-            # The consumer had these partitions before this restart gave them away.
+            # The consumer had these partitions before the earlier planned restart gave them away.
             former = {t: before.partitions.get(t, frozenset()) for t in {*before.partitions, *wanted.partitions}}
             both = {t: had | wanted.partitions.get(t, frozenset()) for t, had in former.items()}
             wanted = replace(wanted, partitions=both if moves else {})
@@ -173,7 +172,7 @@ def expect_restart(c: Coordinator, consumer: str, within_s: float, *, moves: boo
 
 
 def read_directive(c: Coordinator, consumer: str) -> Directive:
-    """Return the directive of a consumer; an empty directive (version -1) if absent."""
+    """Return the directive of a consumer; an empty directive (version -1) if there is none."""
     path = c.paths.directive(consumer)
     node = c.zk.find(path)
     return Directive(consumer) if node is None else decode_directive(path, node.data, consumer, node.stat.version)
@@ -185,10 +184,10 @@ def put_directive(c: Coordinator, directive: Directive) -> Operation:
 
 
 def put_request(c: Coordinator, directive: Directive) -> list[Operation]:
-    """Return the writes of a person's or a policy's directive.
+    """Return the writes of a directive that a person or a policy requests.
 
-    Earlier registrations and failed ends of the consumer no longer count as flapping. An unreadable claim stays
-    unchanged.
+    The writes also clear the consumer's earlier registrations and failed ends, so that these no longer count as
+    flapping. An unreadable claim stays unchanged.
     """
     operations = [put_directive(c, directive)]
     claim = load_claims(c, [directive.consumer], {}).get(directive.consumer)
@@ -212,7 +211,7 @@ def may_have(topic: str, lives: Mapping[str, Life]) -> set[str]:
 
 
 def without_taker(c: Coordinator, consumer: str, topics: Collection[str]) -> list[str]:
-    """Return the given topics without another possible owner; empty while the registry does not answer."""
+    """Return the given topics that no other consumer may own; empty while the registry does not answer."""
     try:
         lives = registered(c)
     except DiscoveryUnavailable:
@@ -237,7 +236,7 @@ def _change(
 
 
 def check_known(c: Coordinator, consumer: str) -> None:
-    """Raise `NotManaged` for a consumer without registrations and directives in this cluster."""
+    """Raise `NotManaged` for a consumer without a registration or directive in this cluster."""
     if any(c.zk.find(path) is not None for path in (c.paths.id(consumer), c.paths.directive(consumer))):
         return
     listed = shown(children(c.zk, c.paths.ids)) or "none"
@@ -248,9 +247,9 @@ def check_known(c: Coordinator, consumer: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Topics:
-    """The topic nodes at one moment; `None` if not planned yet. `versions` guard the writes that rely on the nodes.
+    """The topic nodes at one moment; `None` if not planned yet. `versions`: guards for writes that rely on the nodes.
 
-    `unreadable`: topics whose grants are unknown.
+    `unreadable`: topics with unreadable nodes, so that nobody knows which incarnations have grants.
     """
 
     nodes: Mapping[str, TopicNode | None]
@@ -259,12 +258,11 @@ class _Topics:
 
 
 def complete_readmissions(c: Coordinator, problems: list[str] | None = None) -> tuple[str, ...]:
-    """Remove the due isolations of consumers that now confirm that nothing runs.
+    """End due isolations of consumers that now confirm that nothing runs. Return the readmitted consumers.
 
-    A consumer confirms by its own answer, with an acted epoch of at least every topic's current epoch, or by the known
-    end of every granted incarnation. The versions of topics, claim and directive guard the write; concurrent changes
-    are left to the next call. Return the readmitted consumers. An unreadable node is added to `problems`, and stops
-    only the dependent readmissions.
+    There are two confirmations: an answer that has acted on every topic's current epoch, and the known end of every
+    incarnation with a grant. The versions of topics, claim and directive guard the write. After a concurrent change,
+    the next call tries again. An unreadable node is added to `problems`, and stops only readmissions that need it.
     """
     problems = problems if problems is not None else []
     unclear: dict[str, str] = {}
@@ -283,7 +281,7 @@ def complete_readmissions(c: Coordinator, problems: list[str] | None = None) -> 
     for directive in waiting:
         claim, member = claims.get(directive.consumer), members.get(directive.consumer)
         if claim is None or (member is not None and member.problem):
-            continue  # unknown whether nothing runs
+            continue  # unknown whether partitions run
         confirmed = _runs_nothing(directive, claim, member, answers.get(directive.consumer), topics)
         try:
             if confirmed and _lift(c, directive, claim, topics):
@@ -317,10 +315,10 @@ def _runs_nothing(
     planned = {topic: node for topic, node in topics.nodes.items() if node is not None}
     isolated = directive.isolation.incarnation if directive.isolation is not None else 0
     granted = {node.incarnations[consumer] for node in planned.values() if consumer in node.incarnations}
-    # The isolation of an incarnation ends with that incarnation's answer or end. Any other isolation needs the answers
-    # or ends of all incarnations that may run. An incarnation drawn beside a live registration (by a second process of
-    # the id) was never admitted: its end proves nothing about the registered incarnation. A registry may show an older
-    # list, but the claim has the last registration.
+    # If one incarnation is isolated, its answer or its end is enough. Any other isolation needs the answer or end of
+    # each incarnation that may run. If a second process of the id drew an incarnation beside a live registration, it
+    # was never admitted, and its end proves nothing about the registered incarnation. The registry may list an older
+    # registration; the claim has the last.
     registered = {max(member.incarnation, claim.registered)} if member is not None else set[int]()
     present = registered or {claim.incarnation, claim.answered}
     unknown = ({isolated} if isolated else present | granted) - claim.ended.keys() - {0}
@@ -330,7 +328,7 @@ def _runs_nothing(
         return False
     if any(status.running for status in answer.topics.values()):
         return False
-    # A process started after a topic's removal never takes the topic up, so its report omits the topic.
+    # A process that started after a topic's removal never takes the topic up, so its answer omits the topic.
     return all(
         _acted_on(answer, topic, node)
         for topic, node in planned.items()

@@ -1,4 +1,4 @@
-"""Wanted consumers, missing consumers, and the reported ends of former processes."""
+"""The wanted consumers of fleets, the missing consumers, and the reported ends of former processes."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -39,18 +39,17 @@ class Launch:
 
 
 CODE = "code"
-"""The attribute with which a consumer registers its fleet's version of the code; also the name of `{code}`."""
+"""The attribute under which a consumer registers its fleet's version of the code; also the name of `{code}`."""
 STARTS_S = 180.0
-"""Seconds from drawing an incarnation to registration. Afterwards the warm-up has ended the process, or the host is
-lost."""
+"""Seconds from drawing an incarnation to registration. After that, the warm-up has failed or the host is lost."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def set_fleet(c: Coordinator, fleet: Fleet) -> Fleet:
     """Write the wanted consumers of an application. Repeating changes nothing.
 
-    With a `version` other than -1, the stored fleet must have this version (else `LookAgain`). Raises `InvalidName`,
-    and `BadFleet` for a repeated id, an id in another application's fleet, or a fleet that this host may not launch.
+    If `fleet.version` is not -1, the stored fleet must have this version (else `LookAgain`). Raises `InvalidName`.
+    Raises `BadFleet` for a repeated id, an id in another application's fleet, or a fleet that this host may not launch.
     """
     path, attempt = c.paths.fleet(check_app(fleet.app)), partial(_setting, c, fleet)
     check_set(c, fleet)
@@ -68,7 +67,7 @@ def check_set(c: Coordinator, fleet: Fleet) -> None:
 
 
 def _setting(c: Coordinator, fleet: Fleet) -> tuple[list[Operation], Fleet]:
-    """Return the guarded write of a fleet, and the resulting fleet. Without a change there is no operation."""
+    """Return the guarded write of a fleet, and the resulting fleet. If nothing changes, there is no operation."""
     path = c.paths.fleet(check_app(fleet.app))
     for consumer in fleet.consumers:
         check_consumer(consumer)
@@ -91,7 +90,7 @@ def _setting(c: Coordinator, fleet: Fleet) -> tuple[list[Operation], Fleet]:
 
 
 def _kept(fleet: Fleet, present: Fleet) -> Fleet:
-    """Return the fleet with the present redeployments and other versions, which the request leaves unset."""
+    """Return the fleet with the stored redeployments and other versions, which a request does not name."""
     check_no_upgrade(present)
     same = version_of(fleet) == version_of(present)
     return replace(
@@ -110,7 +109,7 @@ def check_no_upgrade(fleet: Fleet) -> None:
 
 
 def version_of(fleet: Fleet) -> FleetVersion:
-    """Return the version of the fleet's consumers, without consumers that an upgrade has started."""
+    """Return the version of the fleet's own fields. Consumers that an upgrade has started have another version."""
     return FleetVersion(fleet.application, fleet.arguments, fleet.conf, fleet.environment, fleet.code)
 
 
@@ -149,7 +148,7 @@ def fleet_of(c: Coordinator, app: str) -> Fleet:
 def with_consumer(c: Coordinator, app: str, consumer: str) -> list[Operation]:
     """Return the guarded writes that add a consumer to a fleet; raises as `set_fleet`.
 
-    During an upgrade the fleet takes only the upgrade's consumers. Other consumers would never move to the new version.
+    During an upgrade only the upgrade's consumers may be added. Another consumer would never get the new version.
     """
     found = fleet_of(c, app)
     if consumer in found.consumers:
@@ -163,7 +162,7 @@ def with_consumer(c: Coordinator, app: str, consumer: str) -> list[Operation]:
 
 
 def _apart(c: Coordinator, fleet: Fleet, others: Collection[Fleet]) -> list[Operation]:
-    """Return the guards against a consumer in two fleets. Raises `BadFleet` if a consumer already is in two."""
+    """Return the guards against a consumer in two fleets. Raises `BadFleet` if a consumer is already in two fleets."""
     for other in others:
         if shared := sorted(set(fleet.consumers) & set(other.consumers)):
             raise BadFleet(
@@ -175,7 +174,7 @@ def _apart(c: Coordinator, fleet: Fleet, others: Collection[Fleet]) -> list[Oper
 def fleets(c: Coordinator) -> tuple[Fleet, ...]:
     """Return all fleets, sorted by application.
 
-    `problem`: the unreadable part of a fleet, or why the fleet is not launched.
+    `problem` of a fleet: which part is unreadable, or why the fleet is not launched.
     """
     denied: dict[str, CoordinatorError] = {}
     nodes = find_many(c.zk, {app: c.paths.fleet(app) for app in filter(is_app, children(c.zk, c.paths.fleets))}, denied)
@@ -185,7 +184,7 @@ def fleets(c: Coordinator) -> tuple[Fleet, ...]:
 
 
 def why_not_launched(c: Coordinator, fleet: Fleet) -> str:
-    """Return why this host may launch no consumer of the fleet; empty if permitted."""
+    """Return why this host may launch no consumer of the fleet; empty if it may."""
     if not fleet.consumers:
         return ""
     own = (one for one in dict.fromkeys(fleet.runs.values()) if one in fleet.versions)
@@ -194,7 +193,7 @@ def why_not_launched(c: Coordinator, fleet: Fleet) -> str:
 
 
 def resolved(fleet: Fleet) -> Fleet:
-    """Return the fleet for a launch. Its version of the code replaces `{code}` in application and arguments."""
+    """Return the fleet for a launch: `{code}` in application and arguments is replaced by the version of the code."""
 
     def put_in(text: str) -> str:
         return text.replace("{" + CODE + "}", fleet.code)
@@ -221,7 +220,7 @@ def check_texts(fleet: Fleet) -> None:
 
 
 def _read_or_named(path: str, app: str, node: Node) -> Fleet:
-    """Return the fleet. An unreadable fleet has no wanted consumers, and does not stop other fleets."""
+    """Return the fleet. An unreadable fleet has no consumers and a `problem`, so that it does not stop other fleets."""
     try:
         fleet = decode_fleet(path, node.data, app, node.stat.version)
     except Malformed as error:
@@ -238,14 +237,17 @@ def _read_or_named(path: str, app: str, node: Node) -> Fleet:
 
 
 def missing(c: Coordinator, problems: list[str] | None = None) -> tuple[Launch, ...]:
-    """Return the consumers to start now: wanted, not registered, and with a last process that is known to have ended.
+    """Return the consumers to start now.
 
-    No directive may hold for the next life.
+    A consumer is started if it is in a fleet, is not registered, its last process is over, and no directive keeps the
+    next process from starting. A process is over in three cases:
 
-    A life is over when the end is known, or when the platform has isolated that life after a long absence and silence:
-    other consumers have the partitions, and a lost host never reports an end. A life is also over if a person isolated
-    and readmits the consumer. A consumer is not missing while starting, while merely silent, with an unreadable node,
-    or if this host may not launch the fleet. Unreadable and forbidden consumers are added to `problems`.
+    - Its end is known.
+    - The platform has isolated it after long silence. Others then have its partitions. A lost host reports no end.
+    - A person isolated and readmits the consumer, and the process has been silent for the platform's waiting time.
+
+    A consumer is not started while its last process starts or is merely silent, while a node is unreadable, or if this
+    host may not launch the fleet. Unreadable and forbidden consumers are added to `problems`.
     """
     found = fleets(c)
     problems = problems if problems is not None else []
@@ -272,7 +274,7 @@ def missing(c: Coordinator, problems: list[str] | None = None) -> tuple[Launch, 
 
 
 def launch_of(c: Coordinator, consumer: str) -> Launch | None:
-    """Return how to launch a consumer; `None` if it is in no fleet. Raises `BadFleet` if this host may not launch it."""
+    """Return how to launch a consumer; `None` if no fleet has it. Raises `BadFleet` if this host may not launch it."""
     for fleet in fleets(c):
         if consumer in fleet.consumers:
             if problem := why_not_launched(c, fleet):
@@ -289,7 +291,7 @@ def _launch(fleet: Fleet, consumer: str) -> Launch:
 
 
 def _is_due(c: Coordinator, consumer: str, claim_node: Node | None, directive_node: Node | None) -> bool:
-    """Return whether to start the next incarnation. The last must be over, and no directive may hold for the next."""
+    """Return whether to start the next process: the last is over, and no directive keeps the next from starting."""
     directive = None
     if directive_node is not None:
         path = c.paths.directive(consumer)
@@ -305,10 +307,10 @@ def _is_due(c: Coordinator, consumer: str, claim_node: Node | None, directive_no
 
 
 def is_given_up(c: Coordinator, life: Life) -> bool:
-    """Return whether this life is isolated, so that its end need not be reported.
+    """Return whether this incarnation is isolated in such a way that its end need not be reported.
 
-    If a person has isolated and readmits every life of the consumer, this life must have been silent for the platform's
-    own waiting time.
+    If a person has isolated and readmits any incarnation, this incarnation must also have been silent for the
+    platform's own waiting time.
     """
     isolation, claim, now = life.isolation, life.claim, c.clock.now()
     if isolation is None:
@@ -323,7 +325,7 @@ def is_given_up(c: Coordinator, life: Life) -> bool:
 
 
 def record_end(c: Coordinator, consumer: str, incarnation: int, how: Ending, reason: str = "") -> IdClaim:
-    """Note that an incarnation is over, and why. A later note does not replace the first.
+    """Note that an incarnation has ended, and why. A later note does not replace the first.
 
     Raises `NotManaged` for an unknown id, and `Refused`.
     """

@@ -1,4 +1,4 @@
-"""Frozen topics: a draining consumer keeps its partitions of a frozen topic."""
+"""Frozen topics. A consumer keeps its partitions of a frozen topic even while draining."""
 
 from collections.abc import Collection
 from contextlib import suppress
@@ -13,7 +13,7 @@ from coordinator_tasks.service.nodes.topics import configuration
 
 
 def why_frozen(config: TopicConfig, owners: Collection[str]) -> str:
-    """Return why these owners keep partitions of the topic, and the remedy; empty if the topic is not frozen for them."""
+    """Return why these owners keep their partitions of the topic, and the remedy; empty if the topic is not frozen."""
     if not config.frozen or config.removed:
         return ""
     keep = agreed(len(owners), "keeps", "keep")
@@ -21,14 +21,13 @@ def why_frozen(config: TopicConfig, owners: Collection[str]) -> str:
 
 
 def why_kept(c: Coordinator, consumers: Collection[str], topics: Collection[str] = ()) -> str:
-    """Return why any of these consumers keeps partitions of the first such topic among `topics`, or of all topics if
-    empty.
+    """Return why one of these consumers keeps partitions of a frozen topic; empty if none does.
 
-    Empty if no consumer keeps partitions. Raises `Malformed`.
+    `topics`: the topics to check; empty means all. Raises `Malformed`.
     """
     for topic, node in store.load_nodes(c.zk, c.paths, topics or children(c.zk, c.paths.configs)).items():
         owners = set(node.assignments.values()).intersection(consumers)
-        with suppress(NotManaged):  # removed at this moment
+        with suppress(NotManaged):  # the topic is being removed
             if owners and (why := why_frozen(configuration(c, topic), owners)):
                 return why
     return ""

@@ -1,4 +1,4 @@
-"""The growth of fleets in ZooKeeper. Each fleet with limits has a node."""
+"""The growth of fleets in ZooKeeper: one node for each fleet with limits."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,7 +23,7 @@ def find(c: Coordinator, app: str) -> Growth | None:
 
 
 def readable(c: Coordinator) -> Iterator[Growth]:
-    """Yield the growths of all fleets. An unreadable growth is left out, because `autoscale.look` reports it."""
+    """Yield the growth of each fleet. Unreadable growths are left out, because `autoscale.look` reports them."""
     for app in growing(c):
         with suppress(*UNREADABLE):
             if (found := find(c, app)) is not None:

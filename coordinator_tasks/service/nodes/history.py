@@ -1,4 +1,4 @@
-"""The history: the records of a topic, newest first, and their rebalances."""
+"""The history of a topic: its records, newest first, and its rebalances."""
 
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -18,12 +18,12 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import action_log
 
 KEEP, KEEP_IN_ALL, KEEP_LEAST = 10_000, 100_000, 500
-"""Records kept of a topic, of all topics together, and at least of each topic: ZooKeeper holds them in memory."""
+"""Most records of a topic, most records of all topics, and least records of each: ZooKeeper holds records in memory."""
 LEAST_RECORDS = 50
-"""Newest records of a topic that stay, however large: the rebalance under way, and what a roll back needs."""
+"""Number of newest records of a topic that stay, however large: for the rebalance under way and for a roll back."""
 _MEASURED_EVERY = 60  # minutes
 _CHUNK = 200  # records read at once while going back in time
-_FIRST = 20  # records read at once for rebalances: mostly a topic's newest few are wanted
+_FIRST = 20  # records read at once for rebalances: callers mostly want the newest few
 _DELETES = 500
 
 
@@ -31,9 +31,11 @@ _DELETES = 500
 class Rebalance:
     """A rebalance of a topic, from the first plan until Stable, over all runs.
 
-    `states`: all states, beginning with the previous state. `ended_at`: 0 until the end. `moves`: repeats a partition
-    that is planned again meanwhile. `pauses`: once measured. `given_up`: the topic's state was lost before the end, and
-    another rebalance has begun at `ended_at`.
+    - `states`: all states, from the state before the rebalance on.
+    - `ended_at`: 0 until the end.
+    - `moves`: lists a partition again if it is planned again meanwhile.
+    - `pauses`: once measured.
+    - `given_up`: the topic's state was lost before the end, and another rebalance began at `ended_at`.
     """
 
     topic: str
@@ -51,7 +53,7 @@ class Rebalance:
 
     @property
     def unasked(self) -> bool:
-        """Return whether no person requested the rebalance or any of its plans."""
+        """Return whether nobody requested the rebalance or any of its plans."""
         return any(record.unasked for record in self.records)
 
 
@@ -77,7 +79,7 @@ def rebalances(
 
 
 def named(c: Coordinator, name: str, topic: str = "") -> Rebalance:
-    """Return the rebalance of this name, of one topic or of any topic. Raises `NotManaged`, and `Malformed`."""
+    """Return the rebalance of this name. `topic`: search only this topic. Raises `NotManaged` and `Malformed`."""
     for one in [topic] if topic else recorded(c):
         for found in newest(c, one):
             if found.rebalance == name:
@@ -105,7 +107,7 @@ def newest(
 ) -> Iterator[Rebalance]:
     """Yield the rebalances of a topic, newest first, from the `listed` records (default: all), read only as needed.
 
-    Records are read in chunks: `first` for the newest, then `chunk`.
+    The newest records are read in a chunk of `first`, the others in chunks of `chunk`.
     """
     listed = names(c, topic) if listed is None else listed
     read = partial(newest_first, c.zk, c.paths.history(topic))
@@ -119,9 +121,9 @@ def newest(
 
 
 def summed_up(topic: str, group: list[Record], later_at: float = 0.0) -> Rebalance:
-    """Return the rebalance of these records, which are oldest first.
+    """Return the rebalance that consists of these records, which are oldest first.
 
-    `later_at`: begin of the next rebalance; 0 without one.
+    `later_at`: when the next rebalance began; 0 without a next rebalance.
     """
     first, last = group[0], group[-1]
     over = last.target is State.STABLE
@@ -149,7 +151,7 @@ def backwards(c: Coordinator, topic: str, chunk: int = _CHUNK) -> Iterator[Recor
 
 
 def read(c: Coordinator, topic: str, names: Sequence[str]) -> dict[str, Record]:
-    """Return the records of these names, without pruned records."""
+    """Return the records of these names. Pruned records are left out."""
     paths = {name: f"{c.paths.history(topic)}/{name}" for name in names}
     return {name: decode_record(paths[name], node.data, int(name)) for name, node in find_many(c.zk, paths).items()}
 
@@ -160,19 +162,19 @@ def names(c: Coordinator, topic: str) -> list[str]:
 
 
 def kept(topics: int) -> int:
-    """Return the number of records to keep of each of so many topics."""
+    """Return how many records of each topic to keep if there are so many topics."""
     return min(KEEP, max(KEEP_LEAST, KEEP_IN_ALL // max(1, topics)))
 
 
 def prune(c: Coordinator, topic: str, keep: int = KEEP) -> int:
-    """Delete the oldest records beyond `keep`, and return their number. A failed deletion is left to the next call."""
+    """Delete the oldest records beyond `keep`. Return how many. A failed deletion is left to the next call."""
     return _prune(c, c.paths.history(topic), names(c, topic), keep)
 
 
 def prune_bytes(c: Coordinator, topic: str, keep_bytes: int) -> int:
-    """Delete the oldest records beyond `keep_bytes`, and return their number. The newest `LEAST_RECORDS` stay.
+    """Delete the oldest records beyond `keep_bytes`. Return how many. The newest `LEAST_RECORDS` stay.
 
-    Sizes are known only by reading, so a topic is measured once an hour, each topic in another minute.
+    Only reading tells a record's size. So a topic is measured once an hour, each topic in another minute.
     """
     if int(c.clock.now() // 60) % _MEASURED_EVERY != crc32(topic.encode()) % _MEASURED_EVERY:
         return 0
@@ -185,7 +187,7 @@ def prune_bytes(c: Coordinator, topic: str, keep_bytes: int) -> int:
 
 
 def prune_asked(c: Coordinator, keep: int = KEEP) -> int:
-    """Prune the records of persons' requests in the same way."""
+    """Delete the oldest records of persons' actions beyond `keep`. Return how many."""
     return _prune(c, c.paths.asked, action_log.names(c), keep)
 
 
@@ -197,10 +199,7 @@ def _prune(c: Coordinator, folder: str, names: Sequence[str], keep: int) -> int:
 
 
 def _delete(c: Coordinator, paths: Sequence[str]) -> int:
-    """Delete all nodes in one transaction. If a node is missing or has a child, delete the nodes separately.
-
-    Return the number.
-    """
+    """Delete all nodes in one transaction, or each alone if a node is missing or has a child. Return how many."""
     with suppress(LookAgain):
         c.zk.transact([Delete(path) for path in paths])
         return len(paths)

@@ -1,7 +1,7 @@
 """Observe the world once: registrations, directives and the consumers' own answers. Note absent consumers.
 
 The notes (an absence, a first answer, an isolation by the platform) are evidence that outlives this process. Each note
-is written to ZooKeeper by a compare-and-set. A lost race is harmless, because the next observation repeats the note.
+is a compare-and-set in ZooKeeper. If another writer was faster, the next observation repeats the note.
 """
 
 import secrets
@@ -54,7 +54,7 @@ _LOOPBACK = ("127.", "localhost", "[::1]", "::1")
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The topics to decide on, among the `managed` topics; `consumers`: further consumers to observe.
+    """Which of the `managed` topics to decide on. `consumers`: further consumers to observe.
 
     `alone`: no plan is written or shown, so linked topics do not matter.
     """
@@ -67,11 +67,11 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The world without a topic's own parts, and consumer → incarnations with partitions.
+    """The world without the parts of a single topic, and consumer → incarnations with partitions.
 
-    `owned`: topic → consumer → number of partitions; `of_all`: the same over all topics. `committed`: topic → the
-    group's offsets. `together`: the joint plan of all topics. `asked_at`: when the consumers were asked. `topics`: the
-    topics whose consumers were asked; `None` = all.
+    - `owned`: topic → consumer → number of partitions; `of_all`: the same over all topics.
+    - `committed`: topic → the group's offsets. `together`: the joint plan of all topics.
+    - `asked_at`: when the consumers were asked. `topics`: the topics whose consumers were asked; `None` means all.
     """
 
     world: World
@@ -111,7 +111,7 @@ class Observation:
         return replace(self.world, committed=committed, loads=loads, fresh=fresh, together=self.together)
 
     def of_unread(self, topics: Collection[str]) -> Counter[str]:
-        """Return consumer → partitions of these topics, from the topics' nodes, or else from the consumer's report."""
+        """Return consumer → number of partitions of these topics, by the topics' nodes or the consumers' answers."""
         found = Counter[str]()
         for topic in topics:
             found.update(self.owned[topic] if topic in self.owned else self._running(topic))
@@ -129,13 +129,15 @@ def _of(part: Mapping[str, V], consumers: frozenset[str]) -> dict[str, V]:
 def snapshot(
     c: Coordinator, nodes: Mapping[str, TopicNode], *, note: bool = True, scope: Scope | None = None
 ) -> Observation:
-    """Observe everything once. `nodes`: of all managed topics, as read before; they name the owners.
+    """Observe everything once. `nodes`: the nodes of all managed topics, as read before. They name the owners.
 
-    `note` False = write no notes. `scope`: observe only what these topics concern. An unreadable node of a consumer
-    makes only this consumer unclear. Raises `StoreUnavailable` or `DiscoveryUnavailable`; each means: hold.
+    With `note` False no notes are written. `scope`: observe only the consumers and topics that the scope concerns. An
+    unreadable node of a consumer makes only this consumer unclear. Raises `StoreUnavailable` or `DiscoveryUnavailable`;
+    after either error the caller changes nothing.
     """
     holders, unclear = holders_of(nodes), dict[str, str]()
-    # The claims of owners are read before the registrations: a later registration makes a write fail that relies on them.
+    # Read the claims of owners before the registrations. A write that relies on a claim then fails after a later
+    # registration.
     first = holders if scope is None else holders_of({topic: nodes[topic] for topic in scope.topics if topic in nodes})
     claims = load_claims(c, sorted(first), unclear)
     c.zk.sync()
@@ -172,20 +174,20 @@ def noted(c: Coordinator, seen: Observation) -> Observation:
 def known(
     nodes: Mapping[str, TopicNode], members: Mapping[str, Member] = _NONE, claims: Mapping[str, IdClaim] = _NONE
 ) -> dict[str, int]:
-    """Return consumer → partitions it may run; 0 means only that the present interface has answered before."""
+    """Return consumer → number of partitions that it may run. 0: only its interface has answered."""
     found = {c: 0 for c, one in claims.items() if c in members and one.answered == members[c].incarnation}
     for node in nodes.values():
         sides = (one for entry in node.handoff.values() for one in (entry.giver, entry.taker))
-        # `incarnations` also has consumers that only close partitions.
+        # `incarnations` also lists consumers that only close partitions
         for consumer in chain(node.assignments.values(), sides, node.incarnations):
             found[consumer] = found.get(consumer, 0) + 1
     return found
 
 
 def unasked(answers: Mapping[str, Answer]) -> dict[str, str]:
-    """Return consumer → the bound that left the consumer out.
+    """Return consumer → the limit because of which the consumer was not asked.
 
-    The consumer's state is unknown. Its partitions stay, and it gets no further partitions.
+    Nothing is known about such a consumer. It keeps its partitions and gets no more.
     """
     return {
         consumer: f"{consumer}: {one.detail}; remove registrations that are none of the site's, or look again"
@@ -204,7 +206,7 @@ def holders_of(nodes: Mapping[str, TopicNode]) -> dict[str, frozenset[int]]:
 
 
 def load_members(c: Coordinator, unclear: dict[str, str]) -> dict[str, Member]:
-    """Return the registered consumers. `unclear` gets the problem of each wrong registration."""
+    """Return the registered consumers. `unclear` gets the problem of each registration that cannot be read."""
     members = dict(c.discovery.members())
     unclear.update({consumer: member.problem for consumer, member in members.items() if member.problem})
     return members
@@ -218,8 +220,7 @@ def load_claims(c: Coordinator, consumers: Collection[str], unclear: dict[str, s
 def load_directives(
     c: Coordinator, unclear: dict[str, str], consumers: Collection[str] | None = None
 ) -> dict[str, Directive]:
-    """Return the directives of these consumers (`None` = all), with the consumers' own requests; an unreadable node is
-    noted in `unclear`.
+    """Return the directives of these consumers (`None`: all) with their own requests. `unclear` gets unreadable nodes.
     """
 
     def listed(folder: str) -> list[str]:
@@ -233,7 +234,7 @@ def load_directives(
 
 
 def _decode_leave(path: str, raw: bytes, consumer: str, _version: int) -> Draining:
-    # A consumer writes only its own node, so it is the requester.
+    # A consumer can write only its own node, so the request is its own.
     return replace(member_codec.decode_leave(path, raw), by=consumer)
 
 
@@ -249,7 +250,7 @@ def _load(
     nodes = (find_many(c.zk, {one: paths[one] for one in chunk}, denied) for chunk in chunks(list(paths), CHUNK))
     for consumer, node in chain.from_iterable(one.items() for one in nodes):
         if not node.data and node.stat.version == 0:
-            continue  # never written; an emptied node is unreadable
+            continue  # no node was ever written; an emptied node counts as unreadable
         try:
             found[consumer] = decode(paths[consumer], node.data, consumer, node.stat.version)
         except Malformed as error:
@@ -261,9 +262,9 @@ def _load(
 def note_absences(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]], asked_at: float) -> World:
     """Note first answers, absences and ends. Isolate consumers that have been absent and silent for too long.
 
-    `asked_at`: a consumer that was not registered then and has not answered since has been silent since then.
+    `asked_at`: a consumer was silent from then on if it was not registered at that time and has not answered since.
     """
-    # If a holder's claim was lost with ZooKeeper's data, the holder gets a new claim for its absence.
+    # If ZooKeeper lost the claim of a holder, a new claim stores the holder's absence.
     lost = {
         consumer: IdClaim(consumer, max(held))
         for consumer, held in holders.items()
@@ -309,15 +310,15 @@ def _noted(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int], a
 
 
 def _noted_end(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int]) -> IdClaim:
-    """Note that no process is absent, or that the absent process's end is known.
+    """Note that no process is absent, or that the end of the absent process is known.
 
-    `rejoin_grace_s` counts from the first note of the end. A future note, from a clock that jumped, is replaced.
-    Otherwise all consumers would wait until that time.
+    `rejoin_grace_s` counts from the first note of the end. A note with a future time comes from a clock that jumped,
+    and is replaced. Otherwise all consumers would wait until that time.
     """
     member = world.members.get(claim.consumer)
     if member is not None:
         answer = world.answers.get(claim.consumer)
-        # Parsing the address takes longer than the rest, and only a refusal needs the host.
+        # Parsing the address is slow, and only a refusal needs the host.
         refused = isinstance(answer, Unreachable) and answer.silence is Silence.REFUSED
         since_at = note_refusal(claim, member, answer, refused and same_boot(c, claim), world.now)
         unchanged = claim.absence is None and claim.refused_at == since_at
@@ -329,7 +330,7 @@ def _noted_end(c: Coordinator, world: World, claim: IdClaim, held: frozenset[int
 
 
 def same_boot(c: Coordinator, claim: IdClaim) -> bool:
-    """Return whether the address leads to the host of the registration. A loopback address leads to our own host."""
+    """Return whether the address still leads to the registered host. A loopback address leads to our own."""
     host = urlsplit(claim.address).netloc
     return not host.startswith(_LOOPBACK) or (bool(c.boot_id) and claim.boot_id == c.boot_id)
 
@@ -337,7 +338,7 @@ def same_boot(c: Coordinator, claim: IdClaim) -> bool:
 def _put_claims(
     c: Coordinator, notes: Sequence[tuple[IdClaim, IdClaim]], unclear: dict[str, str]
 ) -> dict[str, IdClaim]:
-    """Return the written claims, many in one transaction; if one of them is refused, each is written alone.
+    """Return the written claims. One transaction writes many claims. If it is refused, each claim is written alone.
 
     `unclear` gets the claims that this account may not write.
     """
@@ -362,7 +363,7 @@ def _claim_write(c: Coordinator, old: IdClaim, new: IdClaim) -> Operation:
 
 
 def put_claim(c: Coordinator, old: IdClaim, new: IdClaim) -> IdClaim | None:
-    """Return the written claim; `None` = another process has written it, or the consumer has registered."""
+    """Return the written claim; `None` if another process wrote the claim, or the consumer registered."""
     return replace(new, version=old.version + 1) if written(c.zk, [_claim_write(c, old, new)]) else None
 
 
@@ -385,7 +386,7 @@ def _overdue(c: Coordinator, world: World, holders: Mapping[str, frozenset[int]]
 
 
 def _isolate(c: Coordinator, world: World, consumer: str, incarnation: int) -> Directive | None:
-    """Isolate this incarnation by the platform unless it has registered again."""
+    """Isolate this incarnation on behalf of the platform, unless the consumer has registered again."""
     if world.life(consumer, incarnation).isolation is not None:
         return None
     old = world.directives.get(consumer, Directive(consumer))
@@ -400,8 +401,7 @@ def _isolate(c: Coordinator, world: World, consumer: str, incarnation: int) -> D
 def describe(
     c: Coordinator, views: Collection[TopicView], silent: list[KafkaUnavailable] | None = None
 ) -> list[TopicView]:
-    """Add Kafka's description of each topic. Without a description a view stays unchanged, because known partitions
-    suffice.
+    """Add Kafka's description to each topic. A topic without one stays unchanged: its known partitions suffice.
 
     `silent` gets the error if Kafka does not answer.
     """
@@ -418,10 +418,9 @@ def describe(
 
 
 def committed(c: Coordinator, views: Collection[TopicView]) -> dict[str, Offsets]:
-    """Return topic → the group's committed offsets, with a request per group.
+    """Return topic → the group's committed offsets, with one request for each group.
 
-    Partitions in Kafka but not in ZooKeeper are included: committed offsets there show that ZooKeeper was lost or
-    restored.
+    Partitions that only Kafka has are included: offsets committed there show that ZooKeeper was lost or restored.
     """
     wanted: dict[str, dict[str, tuple[int, ...]]] = {}
     for view in views:

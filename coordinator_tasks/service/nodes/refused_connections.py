@@ -1,7 +1,7 @@
-"""When each registered consumer first refused connections, noted while a dead consumer's session still runs.
+"""Note when each registered consumer first refused a connection, while the session of a dead consumer still exists.
 
-Every observation notes refusals as well. But an observation each second is too expensive, and an answer on a kept
-connection says nothing of new connections. So this module only opens a new connection to each consumer.
+Observations note refusals too. But an observation every second is too expensive, and an answer over a kept connection
+does not show whether new connections succeed. So this module only opens a new connection to each consumer.
 """
 
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ from coordinator_tasks.service.nodes.observe import load_claims, put_claim, same
 
 
 def note(c: Coordinator, members: Mapping[str, Member], before: frozenset[str] | None = None) -> frozenset[str]:
-    """Connect to each consumer, note the begin of refusals in its claim, and return the refusing consumers.
+    """Connect to each consumer, note in its claim since when it refuses, and return the consumers that refuse.
 
-    `before`: the last call's result. Only the claims of these and of the present refusals are read; without `before`
-    all claims. Raises `StoreUnavailable`.
+    `before`: the result of the last call. Only claims of these consumers and of consumers that refuse now are read;
+    without `before`, all claims. Raises `StoreUnavailable`.
     """
     found = c.statuses.unreachable(list(members.values()))
     refused = {consumer: one for consumer, one in found.items() if one.silence is Silence.REFUSED}
@@ -29,6 +29,6 @@ def note(c: Coordinator, members: Mapping[str, Member], before: frozenset[str] |
         now = c.clock.now()
         since_at = note_refusal(claim, members[consumer], refused.get(consumer), same_boot(c, claim), now)
         if since_at != claim.refused_at:
-            with suppress(NoAccess):  # each look at the consumers reports it
+            with suppress(NoAccess):  # every observation reports the missing right
                 put_claim(c, claim, replace(claim, refused_at=since_at))
     return frozenset(refused.keys() | unknown & (before or frozenset()))

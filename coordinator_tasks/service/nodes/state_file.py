@@ -1,7 +1,7 @@
-"""The coordinator's whole state as a file of lines, and back into an empty cluster, possibly in another ZooKeeper.
+"""Export of the coordinator's whole state to a file, and import into an empty cluster, also of another ZooKeeper.
 
-The first line is a header; each further line is a node. `core.codecs.node_kinds` lists the exported nodes, with reasons
-for the others. The file is outside input: the codec of its kind checks every line before any write.
+The first line is a header; each further line is a node. `core.codecs.node_kinds` lists the exported nodes, and says why
+other nodes are not exported. The file is outside input: before any write, codecs check every line.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ from coordinator_tasks.service.nodes.upgrade_store import find, fleets_with_upgr
 FORMAT = "partition coordinator state"
 MAX_BYTES = 256 * 1024 * 1024
 MAX_LINE = 2 * MAX_NODE_BYTES + 1_000
-"""Maximum bytes of a line. In the text of a node's data, each quotation mark takes two."""
+"""Maximum bytes of a line. A quotation mark in a node's data takes two bytes in the line."""
 MAX_NODES = 1_000_000
 _CHUNK = 200
 _MAX_READS = 20
@@ -54,9 +54,9 @@ _AGAIN = "take another copy of it, or export again"
 
 @dataclass(frozen=True, slots=True)
 class StateFile:
-    """A file's content. `nodes`: path below the cluster's node → data. `left_out`: path → why it is unreadable.
+    """The content of a file. `nodes`: path below the cluster's node → data. `left_out`: path → why it is unreadable.
 
-    `zxid`: the newest change in ZooKeeper among the read nodes.
+    `zxid`: ZooKeeper's number of the newest change in the nodes.
     """
 
     cluster: str
@@ -74,7 +74,8 @@ class StateFile:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The writes of an import. `missing`: the nodes to write, in order. `there`: number of equal nodes in ZooKeeper."""
+    """The writes of an import. `missing`: the nodes to write, in order. `there`: number of nodes already in ZooKeeper.
+    """
 
     state: StateFile
     missing: tuple[str, ...]
@@ -96,7 +97,8 @@ def take(c: Coordinator, keep: int = KEEP) -> StateFile:
     for kind, folder in records:
         paths = _paths(kind, folder, _names(c, folder))[-keep:] if keep else []
         found = [data for data, _ in _read(c, kind, paths, left_out).values()]
-        # Records are numbered from 0, as in an empty folder. The next record gets the number after the last.
+        # Number the records from 0, as ZooKeeper does in an empty folder. The next record then gets the number after
+        # the last.
         nodes |= {f"{folder}/{number:0{RECORD_DIGITS}d}": data for number, data in enumerate(found)}
     for path, (data, node) in _read_together(c, left_out).items():
         nodes[path], zxid = data, max(zxid, node.stat.modified_zxid)
@@ -105,7 +107,7 @@ def take(c: Coordinator, keep: int = KEEP) -> StateFile:
 
 def _check_upgrades(c: Coordinator) -> None:
     for app in fleets_with_upgrades(c):
-        with suppress(*UNREADABLE):  # left out, and named
+        with suppress(*UNREADABLE):  # `left_out` names the unreadable node
             found = find(c, app)
             if found is not None and found.phase not in OVER:
                 raise Refused(
@@ -114,7 +116,7 @@ def _check_upgrades(c: Coordinator) -> None:
 
 
 def _places(c: Coordinator) -> Iterator[tuple[NodeKind, str]]:
-    """Yield each possible folder of exported nodes with its kind, in the order of `KINDS`."""
+    """Yield each folder that may have exported nodes, with their kind, in the order of `KINDS`."""
     for kind in KINDS.values():
         if kind.folder == f"{HISTORIES}/*":
             yield from ((kind, f"{HISTORIES}/{one}") for one in children(c.zk, c.paths.histories) if is_topic(one))
@@ -131,7 +133,7 @@ def _paths(kind: NodeKind, folder: str, names: Iterable[str]) -> list[str]:
 
 
 def _read_together(c: Coordinator, left_out: dict[str, str]) -> dict[str, tuple[bytes, Node]]:
-    """Return all nodes but records, as of one moment. Two successive reads have to agree."""
+    """Return all nodes except records, as of one moment: two successive reads have to agree."""
     before: dict[str, tuple[bytes, Node]] = {}
     for number in range(_MAX_READS):
         unread, found = dict[str, str](), dict[str, tuple[bytes, Node]]()
@@ -148,7 +150,7 @@ def _read_together(c: Coordinator, left_out: dict[str, str]) -> dict[str, tuple[
 def _read(
     c: Coordinator, kind: NodeKind, paths: Sequence[str], left_out: dict[str, str]
 ) -> dict[str, tuple[bytes, Node]]:
-    """Return path → data to export, and the node. Nodes deleted meanwhile are left out."""
+    """Return path → the data to export, and the node. Nodes deleted meanwhile are left out."""
     found: dict[str, tuple[bytes, Node]] = {}
     for some in chunks(paths, _CHUNK):
         denied: dict[str, CoordinatorError] = {}
@@ -163,7 +165,7 @@ def _read(
 
 
 def encode(state: StateFile) -> bytes:
-    """Return the bytes of the file; raises `Refused` if too large for an import."""
+    """Return the bytes of the file; raises `Refused` if the file is too large for an import."""
     lines = [_line({"path": path, "data": data.decode()}) for path, data in state.nodes.items()]
     body = b"".join(lines)
     if len(body) + _HEADER_BYTES > MAX_BYTES:
@@ -187,7 +189,7 @@ def _line(body: Mapping[str, Any]) -> bytes:
 
 
 def _digest(header: Mapping[str, Any], body: bytes) -> str:
-    """Return the digest of the header without its `sha256`, and of all other lines."""
+    """Return the digest of the header (without its `sha256`) and of all other lines."""
     digest = hashlib.sha256(_line(header))
     digest.update(body)
     return digest.hexdigest()
@@ -260,7 +262,7 @@ def _bad(file: str, number: int, problem: str) -> Refused:
 
 
 def _check_numbers(file: str, nodes: Collection[str]) -> None:
-    """Check that records are numbered from 0 without a gap. ZooKeeper would reuse a number beyond a gap."""
+    """Check that records are numbered from 0 without a gap. Behind a gap, ZooKeeper would use a number twice."""
     found: dict[str, list[int]] = {}
     for path in nodes:
         kind, (folder, _, name) = kind_of(path), path.rpartition("/")
@@ -272,11 +274,10 @@ def _check_numbers(file: str, nodes: Collection[str]) -> None:
 
 
 def plan(c: Coordinator, state: StateFile, cluster: str = "") -> Plan:
-    """Return the writes of `restore`. `cluster`: the cluster named in the file, if a person has confirmed the different
-    name.
+    """Return the writes of `restore`. `cluster`: the name in the file, if it differs and a person has confirmed it.
 
-    Raises `Refused` unless this cluster is empty, or has only the nodes of an import of the same file, and no consumer
-    is registered or answers. Raises `TopicConflict` if another cluster of this ZooKeeper manages one of the topics.
+    Raises `Refused` unless this cluster is empty or has only nodes of an import of this file, and no consumer is
+    registered or answers. Raises `TopicConflict` if another cluster of this ZooKeeper manages one of the topics.
     """
     own = c.paths.cluster
     if state.cluster != (cluster or own):
@@ -289,7 +290,7 @@ def plan(c: Coordinator, state: StateFile, cluster: str = "") -> Plan:
     missing = tuple(sorted((path for path in state.nodes if path not in there), key=rank_of))
     foreign = sorted(path for path, data in there.items() if state.nodes.get(path) != data)
     if all(there.get(path) == data for path, data in state.nodes.items()):
-        return Plan(state, (), len(state.nodes))  # an import of this file has ended, and later nodes stay
+        return Plan(state, (), len(state.nodes))  # an import of this file is complete; later nodes stay
     members = sorted({*c.discovery.members(), *children(c.zk, c.paths.members)})
     if members:
         raise Refused(f"consumers are registered ({shown(members)}); stop them, and start them after the import")
@@ -310,7 +311,7 @@ def plan(c: Coordinator, state: StateFile, cluster: str = "") -> Plan:
 
 
 def _running(c: Coordinator, state: StateFile) -> list[str]:
-    """Return the unregistered consumers that answer at the last registered address."""
+    """Return the unregistered consumers that answer at their last registered address."""
     names = [path.removeprefix("ids/") for path in state.nodes if path.startswith("ids/")]
     claims = {name: decode_claim(name, state.nodes[f"ids/{name}"], name, 0) for name in names}
     answers = c.statuses.ask(interfaces(names, {}, claims))
@@ -332,7 +333,7 @@ def _there(c: Coordinator) -> dict[str, bytes]:
 
 
 def _planned(c: Coordinator) -> str:
-    """Return a node written by a plan; empty if there is none."""
+    """Return the path of a node that a plan has written; empty if there is none."""
     if states := children(c.zk, c.paths.states):
         return f"state/{states[0]}"
     topics = {one: c.paths.topic(one) for one in children(c.zk, c.paths.assignments) if is_topic(one)}
@@ -358,7 +359,7 @@ def restore(c: Coordinator, wanted: Plan, actor: Actor, why: str = "") -> None:
 
 
 def _batches(creates: Sequence[Create]) -> list[list[Create]]:
-    """Return the nodes in transactions small enough for ZooKeeper."""
+    """Split the nodes into transactions that are small enough for ZooKeeper."""
     found: list[list[Create]] = []
     size = 0
     for one in creates:

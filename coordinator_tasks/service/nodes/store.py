@@ -1,7 +1,7 @@
 """One topic in ZooKeeper: reads with versions, and guarded writes of decisions.
 
-The topic's node is created empty, as the parent of its partitions. Before the first write (version 0) nothing is
-planned. Afterwards, an empty node is unreadable.
+The topic's node is created empty, as the parent of its partitions. An empty node at version 0 means that there is no
+plan yet. At any later version, an empty node is unreadable.
 """
 
 from collections.abc import Collection, Mapping
@@ -46,7 +46,7 @@ class Stored:
 class StoredTopics:
     """The managed topics, each read once. `stored`: by name, in order. `unread`: topic → error.
 
-    `nodes`: the readable nodes of all managed topics, even of topics that are not in `stored`.
+    `nodes`: the readable nodes of all managed topics, also of topics outside `stored`.
     """
 
     managed: tuple[str, ...]
@@ -60,8 +60,8 @@ class StoredTopics:
 
 
 def load_topics(zk: ZooKeeper, paths: Paths, names: Collection[str] = (), *, others: bool = True) -> StoredTopics:
-    """Read these topics, and all managed topics too. Without `others`, read only the nodes of the other managed topics."""
-    zk.sync()  # data older than the consumers' answers would look like a restored ZooKeeper
+    """Read all managed topics and `names`. Without `others`, read only the nodes of managed topics not in `names`."""
+    zk.sync()  # a stale read of ZooKeeper, older than the consumers' answers, would look like a restored ZooKeeper
     managed = tuple(children(zk, paths.configs))
     found = with_topics(zk, paths, StoredTopics(managed, {}, {}, {}), {*names, *(managed if others else ())})
     rest = [name for name in managed if name not in found.stored]
@@ -69,7 +69,7 @@ def load_topics(zk: ZooKeeper, paths: Paths, names: Collection[str] = (), *, oth
 
 
 def with_topics(zk: ZooKeeper, paths: Paths, found: StoredTopics, names: Collection[str]) -> StoredTopics:
-    """Return the topics with these read too."""
+    """Return `found` with these topics read as well."""
     stored, unread = dict(found.stored), dict(found.unread)
     for name in sorted(set(names) - stored.keys() - unread.keys()):
         try:
@@ -110,10 +110,10 @@ def not_managed(zk: ZooKeeper, paths: Paths, topic: str) -> NotManaged:
 
 
 def _read_together(zk: ZooKeeper, paths: list[str]) -> list[Node | None]:
-    """Read configuration, state and node (in this order) at one moment.
+    """Read configuration, state and node (in this order) as of one moment.
 
-    A decision writes node and state in one transaction. A node newer than the state was written between our reads, or
-    edited by hand. If edited by hand, the second read finds the same.
+    A decision writes node and state in one transaction. If the node is newer than the state, the transaction came
+    between our reads, or a person edited the node. A second read tells: after an edit, it finds the same.
     """
     before: list[Node | None] = []
     for _ in range(MAX_TORN_READS):
@@ -131,7 +131,7 @@ def _zxid(node: Node | None) -> int:
 
 
 def read_node(path: str, node: Node | None) -> TopicNode | None:
-    """Return a topic's node; `None` before the first plan. Raises `Malformed`, also if somebody has emptied the node."""
+    """Return a topic's node; `None` before the first plan. Raises `Malformed`, also for an emptied node."""
     if node is None or (not node.data and node.stat.version == 0):
         return None
     if not node.data:
@@ -142,8 +142,7 @@ def read_node(path: str, node: Node | None) -> TopicNode | None:
 def load_nodes(
     zk: ZooKeeper, paths: Paths, topics: Collection[str], problems: dict[str, CoordinatorError] | None = None
 ) -> dict[str, TopicNode]:
-    """Return the nodes of these topics. A missing or unreadable node is left out, because `load` of its topic reports
-    it.
+    """Return the nodes of these topics. Missing and unreadable nodes are left out: `load` reports them.
 
     `problems` gets the unreadable topics.
     """
@@ -171,8 +170,8 @@ def releases(zk: ZooKeeper, paths: Paths, topic: str, partitions: Collection[int
 def commit(zk: ZooKeeper, paths: Paths, stored: Stored, decision: Decision, world: World) -> None:
     """Write a decision: state, node and history in one transaction.
 
-    Raises `LookAgain` if anything that the decision relies on has changed. After `StoreUnavailable` the outcome is
-    unknown: read again.
+    Raises `LookAgain` if any input of the decision has changed. After `StoreUnavailable` nobody knows whether the write
+    succeeded: read again.
     """
     zk.ensure(paths.history(stored.view.topic))
     zk.transact(writes(paths, stored, decision, world))
@@ -183,8 +182,8 @@ def writes(
 ) -> list[Operation]:
     """Return the transaction that writes a decision. The history's folder must exist.
 
-    `announce` also writes the unchanged configuration, because a person's reset writes no other node that Airflow
-    watches.
+    `announce`: also write the unchanged configuration. Airflow watches the configuration, and a reset of offsets by a
+    person writes no other node that Airflow watches.
     """
     if decision.state is None or decision.record is None:
         raise TypeError("only a decision to write can be committed")
@@ -205,9 +204,7 @@ def writes(
 
 
 def _guards(paths: Paths, decision: Decision, world: World) -> list[Operation]:
-    """Return guards: consumers counted as closed without a confirmation must not have registered or been readmitted
-    since.
-    """
+    """Return guards: consumers counted as closed without a confirmation must not register or be readmitted before."""
     guards: list[Operation] = []
     for consumer in sorted(decision.relies_on):
         if consumer in world.claims:

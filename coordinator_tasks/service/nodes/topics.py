@@ -1,7 +1,7 @@
 """The topics that a cluster manages, and the lists of partitions.
 
-A topic is managed once the topic's `config` node exists. `add_topic` writes this node last, so a further call completes
-an interrupted call.
+A topic is managed once the topic's `config` node exists. `add_topic` writes this node last, so after an interruption a
+second call completes the work.
 """
 
 import logging
@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """The result for a topic's partition list: the new partitions, or a problem; an empty problem means none."""
+    """The result of updating a topic's partition list: the new partitions, and a problem; empty without a problem."""
 
     topic: str
     created: tuple[int, ...] = ()
@@ -69,9 +69,9 @@ def add_topic(
     force: bool = False,
     actor: Actor,
 ) -> TopicConfig:
-    """Manage a topic from now on. Repeating changes nothing. An empty `strategy` means the cluster's.
+    """Manage a topic from now on. Repeating changes nothing. An empty `strategy` means the cluster's strategy.
 
-    Raises as `would_add`, and `LookAgain` (a concurrent change of the topic).
+    Raises as `would_add`, and `LookAgain` after a concurrent change of the topic.
     """
     wanted, present = would_add(
         c, topic, group_id, start=start, strategy=strategy, parameters=parameters, properties=properties, force=force
@@ -102,9 +102,10 @@ def would_add(
 ) -> tuple[TopicConfig, tuple[TopicConfig, int] | None]:
     """Return the configuration that `add_topic` would write, and the present configuration with its version.
 
-    Raises `InvalidName`, `TopicConflict` (not in Kafka, recreated, or another cluster has not closed it), `GroupInUse`,
-    `Refused` (unknown strategy, an internal topic without `force`, a property that is forbidden or unreadable for a
-    registered consumer, or already managed with other arguments), and the `Unavailable` kinds.
+    - `InvalidName`, `GroupInUse`, and the `Unavailable` kinds.
+    - `TopicConflict`: Kafka lacks the topic, the topic was recreated, or another cluster has not closed it yet.
+    - `Refused`: an unknown strategy; an internal topic without `force`; a forbidden property; a property that a
+      registered consumer cannot read; a topic that is managed with other arguments.
     """
     check_topic(topic)
     check_group(group_id)
@@ -138,7 +139,8 @@ def would_add(
 
 
 def described_topic(c: Coordinator, topic: str) -> TopicDescription:
-    """Return Kafka's description of a topic. Raises `TopicConflict` if Kafka lacks the topic, and `KafkaUnavailable`."""
+    """Return Kafka's description of a topic. Raises `TopicConflict` if Kafka has no such topic, and `KafkaUnavailable`.
+    """
     described = c.kafka.describe([topic])[topic]
     if described is None:
         raise TopicConflict(
@@ -187,7 +189,7 @@ def check_other_clusters(c: Coordinator, *topics: TopicConfig) -> None:
     others = [one for one in children(c.zk, ROOT) if one != c.paths.cluster and is_cluster(one)]
     for cluster, wanted in product(others, topics):
         found = _find(c.zk, Paths(cluster), wanted.topic)
-        # Topic ids are unique over all Kafka clusters.
+        # Topic ids are unique over all Kafka clusters, so an equal id means the same topic.
         if found is None or (found[0].topic_id, found[0].group_id) != (wanted.topic_id, wanted.group_id):
             continue
         what = f"topic {wanted.topic!r} for group {wanted.group_id!r}"
@@ -203,7 +205,7 @@ def check_other_clusters(c: Coordinator, *topics: TopicConfig) -> None:
 
 
 def _is_closed(view: TopicView) -> bool:
-    """Return whether the consumers of a removed topic have confirmed that they no longer read it."""
+    """Return whether all consumers of a removed topic have confirmed that they have stopped reading."""
     if view.node is None:
         return True
     settled = view.state is not None and view.state.state is State.STABLE
@@ -213,8 +215,8 @@ def _is_closed(view: TopicView) -> bool:
 def create_partitions(c: Coordinator, topic: str, count: int, version: int) -> tuple[int, ...]:
     """Create the missing nodes of partitions 0 to `count` - 1. Return the new partitions.
 
-    `version`: the topic's configuration as read; -1 if absent. Raises `LookAgain` if the configuration has changed: the
-    name may belong to another topic by now.
+    `version`: version of the topic's configuration as read; -1 if absent. Raises `LookAgain` if the configuration has
+    changed, because the name may then belong to another topic.
     """
     c.zk.ensure(c.paths.topic(topic))
     c.zk.ensure(c.paths.configs)
@@ -233,7 +235,7 @@ def create_partitions(c: Coordinator, topic: str, count: int, version: int) -> t
 
 
 def _as_read(c: Coordinator, topic: str, version: int) -> list[Operation]:
-    """Return guards that fail a transaction unless the topic's configuration is as read."""
+    """Return guards: the transaction fails unless the topic's configuration is as read."""
     path = c.paths.config(topic)
     return [Create(path), Delete(path)] if version == _ABSENT else [VersionCheck(path, version)]
 
@@ -246,20 +248,20 @@ def _check_as_read(c: Coordinator, topic: str, version: int) -> None:
 
 
 def _drop_partitions(c: Coordinator, topic: str, count: int, version: int) -> None:
-    """Delete the partitions of a former, larger topic of this name. No consumer could start them."""
+    """Delete surplus partitions of a former topic of this name. No consumer could start them."""
     listed = (partition_of(child) for child in c.zk.children(c.paths.topic(topic)))
     for partition in sorted(p for p in listed if p is not None and p >= count):
-        with suppress(LookAgain):  # another process deleted it, or the configuration's write will fail
+        with suppress(LookAgain):  # another process deleted the node, or the write of the configuration will fail
             c.zk.transact([*_as_read(c, topic, version), Delete(c.paths.partition(topic, partition))])
 
 
 def _write_config(c: Coordinator, config: TopicConfig, former: tuple[TopicConfig, int] | None) -> None:
-    """Write the configuration. `former`: the replaced configuration with its version."""
+    """Write the configuration. `former`: the configuration to replace, with its version."""
     path, version = c.paths.config(config.topic), former[1] if former is not None else _ABSENT
     c.zk.ensure(c.paths.configs)
     c.zk.transact([put(path, encode_config(config), version)])
     try:
-        # Another cluster may have added the same topic between our check and our write. Then neither keeps the topic.
+        # Another cluster may have added the same topic between our check and our write. Then both withdraw.
         check_other_clusters(c, config)
     except TopicConflict:
         undo = Delete(path, version + 1) if former is None else SetData(path, encode_config(former[0]), version + 1)
@@ -268,16 +270,16 @@ def _write_config(c: Coordinator, config: TopicConfig, former: tuple[TopicConfig
 
 
 def remove_topic(c: Coordinator, topic: str, actor: Actor) -> TopicConfig:
-    """Mark the topic removed. With the next plan, the consumers stop and commit. Raises `NotManaged`."""
+    """Mark the topic removed. After the next plan, the consumers commit and stop. Raises `NotManaged`."""
     with about(topic=topic):
         log.info("topic %s is removed from cluster %s, asked by %s %s", topic, c.paths.cluster, actor.kind, actor.who)
     return _changed(c, topic, lambda config: replace(config, removed=True))
 
 
 def set_strategy(c: Coordinator, topic: str, strategy: str, parameters: Mapping[str, str], actor: Actor) -> TopicConfig:
-    """Give a topic another strategy (empty means the cluster's) with all of its parameters, for the next plan.
+    """Give a topic another strategy (empty means the cluster's strategy) with all its parameters, for the next plan.
 
-    Raises `NotManaged`, and `Refused` for an unknown strategy or refused parameters.
+    Raises `NotManaged`, and `Refused` for an unknown strategy or for parameters that the strategy refuses.
     """
 
     def change(config: TopicConfig) -> TopicConfig:
@@ -308,7 +310,7 @@ def _changed(c: Coordinator, topic: str, change: Callable[[TopicConfig], TopicCo
 
 
 def not_removed(config: TopicConfig) -> TopicConfig:
-    """Return the configuration. Raises `Refused` for a removed topic, because nothing follows or keeps its requests."""
+    """Return the configuration. Raises `Refused` for a removed topic, because no plan follows requests for it."""
     if config.removed:
         raise Refused(f"topic {config.topic!r} is being removed, so nothing of it is assigned; add it again first")
     return config
@@ -335,7 +337,8 @@ def managed(c: Coordinator, topic: str) -> tuple[TopicConfig, int]:
 def chosen_partitions(
     c: Coordinator, config: TopicConfig, asked: Collection[int], refusal: type[Refused] = Refused
 ) -> Sequence[int]:
-    """Return a person's choice of partitions, sorted; all in Kafka if empty. Raises a `refusal` for unknown partitions."""
+    """Return a person's choice of partitions, sorted; if empty, all in Kafka. Raises `refusal` for unknown partitions.
+    """
     described = c.kafka.describe([config.topic])[config.topic]
     count = described.partition_count if described is not None else 0
     wanted = sorted(set(asked)) or list(range(count))
@@ -349,7 +352,7 @@ def chosen_partitions(
 
 
 def list_topics(c: Coordinator, problems: dict[str, CoordinatorError] | None = None) -> tuple[TopicConfig, ...]:
-    """Return the managed topics, sorted by name, including topics being removed.
+    """Return the managed topics, sorted by name, also topics under removal.
 
     `problems` gets the topics with an unreadable configuration. Without `problems`, the first error is raised.
     """
@@ -368,8 +371,9 @@ def list_topics(c: Coordinator, problems: dict[str, CoordinatorError] | None = N
 def refresh_partitions(c: Coordinator, topics: Collection[str] = ()) -> tuple[Refreshed, ...]:
     """Bring the partition nodes of these topics (all if empty) up to date with Kafka.
 
-    A topic is reported and unchanged if it is missing or recreated, or has no description or readable configuration.
-    Raises `KafkaUnavailable` and `StoreUnavailable`, and `Refused` if this account may describe none of the topics.
+    A topic stays unchanged, and is reported, if Kafka lacks or does not describe it, if it was recreated, or if its
+    configuration is unreadable. Raises `KafkaUnavailable` and `StoreUnavailable`, and `Refused` if this account may
+    describe none of the topics.
     """
     names = sorted(topics) or children(c.zk, c.paths.configs)
     problems: dict[str, CoordinatorError] = {}

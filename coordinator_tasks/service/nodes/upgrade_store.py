@@ -1,4 +1,4 @@
-"""The records of upgrades in ZooKeeper. Each fleet has one record, changed by compare-and-set."""
+"""The records of upgrades in ZooKeeper: one record for each fleet, changed by compare-and-set."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,7 +37,7 @@ def read(c: Coordinator, app: str) -> Upgrade:
 
 
 def write(c: Coordinator, upgrade: Upgrade) -> Operation:
-    """Return the write of a record at its version. Raises `BadUpgrade` if too large."""
+    """Return the write of a record at its version. Raises `BadUpgrade` if the record is too large."""
     data = encode_upgrade(upgrade)
     if len(data) > c.policy.max_write_bytes:
         raise BadUpgrade(
@@ -48,13 +48,13 @@ def write(c: Coordinator, upgrade: Upgrade) -> Operation:
 
 
 def save(c: Coordinator, upgrade: Upgrade, beside: Sequence[Operation] = ()) -> Upgrade | None:
-    """Write the record, with other writes in the same transaction. Return `None` if another process was faster."""
+    """Write the record and `beside` in one transaction. Return `None` if another process was faster."""
     done = written(c.zk, [write(c, upgrade), *beside])
     return replace(upgrade, version=upgrade.version + 1) if done else None
 
 
 def guarded(c: Coordinator, upgrade: Upgrade, operations: Sequence[Operation]) -> bool:
-    """Apply these writes if the record is unchanged. Return False if another node has changed: try again.
+    """Apply these writes if the record is unchanged. Return False if another node has changed; the caller tries again.
 
     Raises `LookAgain` if the record has changed.
     """
