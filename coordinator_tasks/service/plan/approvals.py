@@ -1,9 +1,9 @@
-"""Plans beyond the site's budget wait until a person has approved exactly this plan; everything else continues.
+"""A plan beyond the site's budget waits until a person has approved exactly this plan. All other steps continue.
 
 Steps of an operation that a person has started do not wait (`operations_under_way`).
 
-The approval is in the topic's configuration, with a digest of the plan's inputs and moves. When these change, the
-digest changes, and the approval is void.
+The topic's configuration stores the approval, with a digest of the plan's inputs and moves. If inputs or moves change,
+the digest changes, and the approval is void.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ def held_for_approval(c: Coordinator, view: TopicView, world: World, decision: D
 
 
 def digest_of(view: TopicView, decision: Decision) -> str:
-    """Return sixteen hexadecimal digits over the inputs of a plan (epoch, configuration, members) and the moves."""
+    """Return sixteen hexadecimal digits over the moves and the inputs of a plan: epoch, configuration, members."""
     state, record, node = decision.state, decision.record, view.node
     moves = [[one.partition, one.giver, one.taker, one.kind] for one in record.moves] if record is not None else []
     inputs = [state.planned, sorted(state.targets.items())] if state is not None else []
@@ -63,7 +63,7 @@ def _missing(config: TopicConfig, digest: str) -> str:
 
 
 def ending(world: World) -> frozenset[str]:
-    """Return the consumers whose process ends. If their hand-offs waited, they would become failures."""
+    """Return the consumers whose process is about to end. Their hand-offs must not wait, or each becomes a failure."""
     lives = (world.life(consumer, member.incarnation) for consumer, member in world.members.items())
     return frozenset(life.consumer for life in lives if life.leaving)
 

@@ -1,4 +1,4 @@
-"""A cluster at one moment, for previews of changes. Writes nothing, not even notes."""
+"""A cluster at one moment, for previews of changes. Writes nothing, and no notes either."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,7 +11,8 @@ from coordinator_tasks.service.nodes import observe, store
 
 
 def site_of(c: Coordinator) -> tuple[ClusterMoment, dict[str, str]]:
-    """Return all managed topics with effective strategies and all consumers, and topic → why it is left out.
+    """Return the cluster, and topic → why it is left out. The cluster has all managed topics, with effective
+    strategies, and all consumers.
 
     Raises the `Unavailable` kinds.
     """
@@ -20,7 +21,7 @@ def site_of(c: Coordinator) -> tuple[ClusterMoment, dict[str, str]]:
     world = observe.snapshot(c, found.nodes, note=False).world
     views = observe.describe(c, found.views)
     described = [replace(one, config=c.policy.strategies.effective(one.config)) for one in views]
-    # Offsets matter only for a topic without a plan, which may have to adopt committed offsets.
+    # Only a topic without a plan needs offsets: it may have to adopt the owners of committed offsets.
     offsets = observe.committed(c, [view for view in described if view.node is None or view.state is None])
     committed: dict[str, Mapping[int, Committed] | None] = {}
     for name, one in offsets.items():

@@ -1,7 +1,7 @@
-"""Operations that a person began and that continue in steps. Their plans need no approval under any budget.
+"""Operations that a person began and that continue in steps. Their plans need no approval, whatever the budget.
 
-By beginning an upgrade, a redeployment, a planned restart or automatic growth, the person has approved it. A waiting
-step would also delay the way back.
+A person who begins an upgrade, a redeployment, a planned restart or automatic growth has approved its steps. A step
+that waits would also delay the way back.
 """
 
 from collections.abc import Collection, Sequence
@@ -21,7 +21,7 @@ from coordinator_tasks.service.nodes import growth_store, upgrade_store
 
 
 def is_step(c: Coordinator, view: TopicView, world: World, moves: Sequence[Move]) -> bool:
-    """Return whether a move is a step of a person's operation. The rest of the plan goes with the step."""
+    """Return whether a move is a step of such an operation. If one move is, the whole plan needs no approval."""
     found = fleets.fleets(c)
     growths = [one for one in growth_store.readable(c) if one.limits.act and _acted(one)]
     drained, started = _drained(c, world, found, growths), _started(view, world, found, growths)
@@ -61,12 +61,12 @@ def _drained(c: Coordinator, world: World, found: Collection[Fleet], growths: Co
 
 
 def _is_old(world: World, consumer: str, incarnation: int) -> bool:
-    """Return whether no later process of this consumer is registered."""
+    """Return whether this is the consumer's last registered process."""
     return consumer not in world.members or world.members[consumer].incarnation <= incarnation
 
 
 def _under_way(c: Coordinator, app: str) -> Upgrade | None:
-    with suppress(*UNREADABLE):  # the process that continues the upgrade reports it
+    with suppress(*UNREADABLE):  # the process that continues the upgrade reports the unreadable record
         found = upgrade_store.find(c, app)
         return None if found is None or found.over else found
     return None
@@ -98,7 +98,7 @@ def _acted(growth: Growth) -> list[GrowthDecision]:
 
 
 def _of_restart(topic: str, world: World, move: Move) -> bool:
-    """Return whether a planned restart gives this partition away, or returns it."""
+    """Return whether this move gives a partition away for a planned restart, or returns it."""
     giver, taker = world.members.get(move.giver), world.members.get(move.taker)
     leaving = world.life(move.giver, giver.incarnation).restart if giver is not None else None
     back = restarts.back({move.taker: taker.incarnation}, world).get(move.taker) if taker is not None else None

@@ -1,6 +1,6 @@
 """A person's overrides of the strategy: frozen topics and pinned partitions.
 
-The topic's configuration keeps overrides, and the next plan follows them. Repeating an override changes nothing.
+The topic's configuration stores the overrides, and the next plan follows them. Repeating an override changes nothing.
 """
 
 import logging
@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A changed pin of a partition. `owner`: the present owner. `before` and `after`: the pins. Empty means none.
+    """A change of a partition's pin. `owner`: the present owner. `before`, `after`: the pins; empty means none.
 
-    `there`: `after` is registered. `may_have`: `after` may own partitions of the topic. `kept`: no consumer may own the
-    partition, so a draining owner keeps it.
+    `there`: `after` is registered. `may_have`: `after` may own partitions of the topic. `kept`: the owner is draining
+    and keeps the partition, because no other consumer may own it.
     """
 
     partition: int
@@ -42,7 +42,7 @@ class Pin:
 
     @property
     def text(self) -> str:
-        """Return the text of a dry run. It names the former pin, so that the change can be undone."""
+        """Return the text of a dry run. The text names the former pin, so that a person can undo the change."""
         was = f", was pinned to {self.before}" if self.before else ""
         if not self.after:
             return f"partition {self.partition} would be free to move{was}"
@@ -68,9 +68,9 @@ def told(config: TopicConfig) -> tuple[str, ...]:
 
 
 def set_frozen(c: Coordinator, topic: str, *, frozen: bool, actor: Actor) -> TopicConfig:
-    """Freeze a topic, so that plans move nothing when consumers join or leave; or unfreeze it. Raises `NotManaged`.
+    """Freeze or unfreeze a topic. Plans of a frozen topic move nothing as consumers join or leave. Raises `NotManaged`.
 
-    Unowned partitions are still assigned, so a frozen topic makes progress.
+    Partitions without an owner are still assigned, so that they are read.
     """
     changed = change_config(c, topic, lambda config: replace(config, frozen=frozen))
     with about(topic=topic):
@@ -81,7 +81,7 @@ def set_frozen(c: Coordinator, topic: str, *, frozen: bool, actor: Actor) -> Top
 def would_pin(c: Coordinator, topic: str, consumer: str, partitions: Collection[int]) -> tuple[Pin, ...]:
     """Return the changes that `set_pins` would make.
 
-    Raises `NotManaged` (topic, or a consumer that never registered) and `Refused`.
+    Raises `NotManaged` for an unknown topic or a consumer that never registered, and `Refused`.
     """
     config = changeable(c, topic)
     wanted = _pinned(c, config, consumer, partitions)
@@ -91,7 +91,7 @@ def would_pin(c: Coordinator, topic: str, consumer: str, partitions: Collection[
     lives = registered(c) if consumer else {}
     life, others = lives.get(consumer), may_have(topic, lives)
     there, able = not consumer or life is not None, not consumer or consumer in others
-    # An isolated or leaving consumer gives its partitions up, even without a taker.
+    # An isolated or leaving consumer gives its partitions up even if no other consumer takes them.
     kept = not others and life is not None and life.isolation is None and not life.leaving
     found = (
         Pin(p, owners.get(p, ""), config.pins.get(p, ""), consumer, config.frozen, there, able, kept) for p in wanted
@@ -100,7 +100,7 @@ def would_pin(c: Coordinator, topic: str, consumer: str, partitions: Collection[
 
 
 def would_end(c: Coordinator, topic: str, consumer: str, partitions: Collection[int]) -> str:
-    """Return, in a sentence, the roll back that `set_pins` would end; empty if there is none. Raises `NotManaged`."""
+    """Return, in a sentence, the roll back that `set_pins` would end; empty if none. Raises `NotManaged`."""
     wanted = configuration(c, topic).rollback
     ends = wanted is not None and not consumer and not partitions
     return f"the roll back to before rebalance {wanted.rebalance} would end" if wanted is not None and ends else ""
@@ -109,10 +109,10 @@ def would_end(c: Coordinator, topic: str, consumer: str, partitions: Collection[
 def set_pins(
     c: Coordinator, topic: str, consumer: str, partitions: Collection[int], *, actor: Actor
 ) -> tuple[Pin, ...]:
-    """Keep partitions with this consumer while it is present. An empty `consumer` removes their pins.
+    """Pin partitions to this consumer. An empty `consumer` removes their pins.
 
-    Without a consumer and partitions, all pins are removed, and a roll back ends. Returns and raises as `would_pin`.
-    While its consumer is absent, the strategy places a pinned partition.
+    If both consumer and partitions are empty, all pins are removed, and a roll back ends. While the consumer is absent,
+    the strategy places the pinned partitions. Returns and raises as `would_pin`.
     """
     found = would_pin(c, topic, consumer, partitions)
 
@@ -130,7 +130,7 @@ def set_pins(
 
 def _pinned(c: Coordinator, config: TopicConfig, consumer: str, partitions: Collection[int]) -> Collection[int]:
     if not consumer:
-        # Accept partitions missing in Kafka, so that the pins can be removed.
+        # Accept partitions that Kafka no longer has, so that their pins can be removed.
         unknown = sorted(set(partitions) - config.pins.keys())
         if unknown:
             raise Refused(

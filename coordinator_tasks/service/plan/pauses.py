@@ -1,8 +1,8 @@
-"""Pauses of moved partitions: measured after a rebalance, and kept in the rebalance's last record.
+"""Pauses of moved partitions: measured after a rebalance, and stored in the rebalance's last record.
 
-A taker reports the take-up of a partition only after the first batch, so the record is completed after the write. The
-process that made the topic Stable, the plain loop and `reconcile` complete records. Each adds missing entries by
-compare-and-set, and present entries stay, so any number of callers has one effect.
+A taker reports how it took a partition up only after its first batch. So the record is written first and completed
+later: by the process that made the topic Stable, by the plain loop, and by `reconcile`. Each adds the missing entries
+by compare-and-set and leaves present entries unchanged, so any number of callers has one effect.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -36,13 +36,14 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import history, store
 
 COMPLETE_S = 600.0
-"""Seconds after Stable in which pauses are measured. Consumers report the pauses for longer."""
+"""Seconds after Stable in which pauses are measured. Consumers report each pause for a longer time."""
 AGAIN_S = 0.25
 Told: TypeAlias = Callable[[str, Pauses], None]
-"""Callback for new pauses of a topic: once per moved partition, and once for the stalls of unmoved partitions."""
+"""Called with the new pauses of a topic: once for each moved partition, and once for the stalls of unmoved partitions.
+"""
 _CHUNK = 32
 _MOST_RECORDS = 500
-"""Maximum records searched for the epoch in a giver's last commit."""
+"""Maximum records searched for the epoch that a giver's last commit names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +56,15 @@ class _Written:
 
 @dataclass(frozen=True, slots=True)
 class _Answers:
-    """The consumers' answers, and our monotonic times before and after the requests."""
+    """The consumers' answers, and the times before and after the requests on our monotonic clock."""
 
     by_consumer: Mapping[str, ConsumerStatus]
     began_s: float
     ended_s: float
 
     def made(self, status: ConsumerStatus, offset: TimeSpan) -> TimeSpan:
-        """Return when this answer was made, in ZooKeeper's time. `offset`: ZooKeeper's time minus our clock's."""
+        """Return when the consumer made this answer, in ZooKeeper's time. `offset`: ZooKeeper's time minus our clock's.
+        """
         low, high = max(status.asked_s, self.began_s), min(status.answered_s or self.ended_s, self.ended_s)
         return TimeSpan(low + offset.low, high + offset.high)
 
@@ -70,8 +72,8 @@ class _Answers:
 def complete(c: Coordinator, topics: Collection[str], told: Told = lambda *_: None) -> tuple[str, ...]:
     """Measure the last rebalance of each topic if it ended recently. Return the topics whose pauses are incomplete.
 
-    `told` gets the pauses written by this call. Parallel callers never report the same pause. A problem with one topic
-    or consumer affects only that topic or consumer. Raises `StoreUnavailable` and `DiscoveryUnavailable`.
+    `told` gets the pauses that this call has written. Parallel callers never report the same pause. A problem with one
+    topic or consumer does not affect the others. Raises `StoreUnavailable` and `DiscoveryUnavailable`.
     """
     ended = [found for topic in _lately_stable(c, topics) if (found := _ended(c, topic)) is not None and found.missing]
     if not ended:
@@ -88,7 +90,8 @@ def complete(c: Coordinator, topics: Collection[str], told: Told = lambda *_: No
 def complete_within(
     c: Coordinator, topics: Collection[str], limit_s: float, told: Told = lambda *_: None
 ) -> tuple[str, ...]:
-    """Repeat `complete` until nothing is missing or the time is over. First records pass soon after Stable."""
+    """Repeat `complete` until no pause is missing or `limit_s` is over. First records pass the sink soon after Stable.
+    """
     until = c.clock.monotonic() + limit_s
     while (left := complete(c, topics, told)) and c.clock.monotonic() < until:
         topics = left
@@ -103,7 +106,7 @@ def complete_within(
 class _Ended:
     """An ended rebalance. `written`: records, oldest first. `moves`: partition → last move, with the move's record.
 
-    A start by the giver's next process counts as a move.
+    If the giver's next process starts the partition, the start counts as a move.
     """
 
     topic: str
@@ -123,7 +126,7 @@ class _Ended:
         return [p for p in self.moves if p not in known]
 
     def status(self, consumer: str, answers: _Answers) -> TopicStatus | None:
-        """Return an owner's report of the topic if the owning incarnation made it in the present generation."""
+        """Return an owner's status of the topic if the owning incarnation gave it in the present generation."""
         answer = answers.by_consumer.get(consumer)
         if answer is None or answer.incarnation != self.node.incarnations.get(consumer):
             return None
@@ -131,7 +134,7 @@ class _Ended:
         return status if status is not None and status.generation == self.node.generation else None
 
     def running(self, partition: int, answers: _Answers) -> RunningPartition | None:
-        """Return the taker's report of the partition if the report covers the present grant."""
+        """Return the taker's report of the partition, if the report is about the present grant."""
         status = self.status(self.node.assignments[partition], answers)
         one = status.running.get(partition) if status is not None else None
         mine = one is not None and one.token.epoch == self.node.since.get(partition)
@@ -145,14 +148,14 @@ def _lately_stable(c: Coordinator, topics: Collection[str]) -> list[str]:
         try:
             state = codec.decode_state(paths[topic], node.data)
         except Malformed:
-            continue  # a caller that works on the topic reports it
+            continue  # a caller that works on the topic reports the problem
         if state.state is State.STABLE and abs(c.clock.now() - state.since_at) <= COMPLETE_S:
             found.append(topic)
     return found
 
 
 def _ended(c: Coordinator, topic: str) -> _Ended | None:
-    """Return the topic's last rebalance; `None` if absent, not ended, or partly unreadable."""
+    """Return the topic's last rebalance; `None` if there is none, if it has not ended, or if a part is unreadable."""
     try:
         node = store.read_node(c.paths.topic(topic), c.zk.find(c.paths.topic(topic)))
         written = _last_records(c, topic)
@@ -185,7 +188,7 @@ def _last_records(c: Coordinator, topic: str) -> tuple[_Written, ...]:
 
 
 def _extend(c: Coordinator, ended: _Ended, answers: _Answers, told: Told) -> bool:
-    """Add the answers to the record. Return True when the record is complete."""
+    """Add the answers to the record. Return whether the record is complete."""
     record, node = ended.last.record, ended.last.node
     ready = {p: one for p in ended.missing if (one := ended.running(p, answers)) is not None}
     if not ready and record.pauses is not None:
@@ -196,7 +199,7 @@ def _extend(c: Coordinator, ended: _Ended, answers: _Answers, told: Told) -> boo
         found = pauses.merged(record.pauses, _measured(c, ended, answers, ready, offset))
         c.zk.transact([SetData(path, with_pauses(path, node.data, found), version)])
     except (LookAgain, NoAccess):
-        return False  # another process completes the record, the record was pruned, or a write is denied
+        return False  # another process completes the record, or it was pruned, or the write was denied
     fresh = tuple(one for one in found.measured if one.partition in ready)
     known = record.pauses is not None and record.pauses.unmoved is not None
     told(ended.topic, Pauses(fresh, found.missing, None if known else found.unmoved))
@@ -204,9 +207,9 @@ def _extend(c: Coordinator, ended: _Ended, answers: _Answers, told: Told) -> boo
 
 
 def _zookeeper_time(c: Coordinator, path: str, node: Node) -> tuple[TimeSpan, int]:
-    """Return ZooKeeper's time minus our monotonic clock, and the node's version after the measuring write.
+    """Return ZooKeeper's time minus our monotonic clock, and the node's version after the write that measures it.
 
-    The measurement uses ZooKeeper's stamp on a write without changes.
+    The write changes nothing; only ZooKeeper's time stamp is used.
     """
     before_s = c.clock.monotonic()
     (stat,) = c.zk.transact([SetData(path, node.data, node.stat.version)])
@@ -251,8 +254,9 @@ def _measured(
     epochs = [one.record.epoch for one in ended.written]
     told = {who: said.stalls for who in answers.by_consumer if (said := ended.status(who, answers)) is not None}
     unmoved, not_believed = pauses.unmoved(told, min(epochs), max(epochs), ended.moves, ended.last.record.rebalance_s)
-    # Without a usual stall (a quiet partition, or a giver of an earlier release) other partitions provide it. Moved
-    # partitions come first, because the stall of unmoved partitions just before may be a hang.
+    # If the usual stall is unknown (a quiet partition, or a giver of an earlier release), take it from other
+    # partitions. Moved partitions come first, because the stall of unmoved partitions just before the rebalance may be
+    # a hang.
     before_s = unmoved.before_s if unmoved is not None else 0.0
     usual_s = max((one.usual_s for one in measured if one.usual_s is not None), default=before_s)
     if usual_s:
@@ -262,17 +266,14 @@ def _measured(
 
 
 def _written_at(c: Coordinator, ended: _Ended, running: Iterable[RunningPartition]) -> dict[int, float]:
-    """Return epoch → ZooKeeper's time of its first record.
-
-    The epochs are those in last commits of givers without a release.
-    """
+    """Return epoch → ZooKeeper's time of its first record, for the last commits of givers without a release."""
     said = [one.taken for one in running if one.taken is not None and one.taken.released_s is None]
     wanted = {one.last_pass.epoch for one in said if one.last_pass is not None}
     found: dict[int, float] = {}
     if not wanted:
         return found
     records = newest_first(c.zk, c.paths.history(ended.topic), history.names(c, ended.topic), _CHUNK)
-    with suppress(Malformed):  # a reader of the history reports it
+    with suppress(Malformed):  # a reader of the history reports the unreadable record
         for name, path, node in islice(records, _MOST_RECORDS):
             record = decode_record(path, node.data, int(name))
             if record.generation != ended.node.generation or record.epoch < min(wanted):
@@ -282,7 +283,7 @@ def _written_at(c: Coordinator, ended: _Ended, running: Iterable[RunningPartitio
 
 
 def _release_of(path: str, node: Node | None, planned: Record) -> tuple[Release | None, float | None]:
-    """Return the release of a hand-off of this plan, and ZooKeeper's time of its write."""
+    """Return the release that ended a hand-off of this plan, and when it was written in ZooKeeper's time."""
     try:
         release = codec.decode_release(path, node.data) if node is not None else None
     except Malformed:

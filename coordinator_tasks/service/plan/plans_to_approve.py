@@ -1,4 +1,4 @@
-"""Plans that wait for a person's approval, with moves, and the person's answer."""
+"""Plans that wait for a person's approval, with their moves, and the person's answer."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ ASK_AGAIN_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class WaitingPlan:
-    """A plan that waits for approval. `why`: the cause, and how the plan exceeds the budget. `answered`: rejected."""
+    """A plan that waits for approval. `why`: its cause, and how it exceeds the budget. `answered`: it was rejected."""
 
     topic: str
     digest: str
@@ -30,7 +30,7 @@ class WaitingPlan:
 def waiting(c: Coordinator, topics: Collection[str], seen: ClusterObservation | None = None) -> dict[str, WaitingPlan]:
     """Return topic → the plan that waits for approval. Write nothing. Raises the `Unavailable` kinds.
 
-    `seen`: an existing observation.
+    `seen`: an observation to use.
     """
     found: dict[str, WaitingPlan] = {}
     for report in transitions.preview(c, topics, seen) if c.budget.is_set and topics else ():
@@ -42,12 +42,12 @@ def waiting(c: Coordinator, topics: Collection[str], seen: ClusterObservation | 
 
 
 def lines(c: Coordinator, topic: str) -> tuple[str, ...]:
-    """Return the plan's moves as a text, each with backlog and predicted pause."""
+    """Return the plan's moves as text, each with its backlog and predicted pause."""
     return tuple(line for one in preview.preview(c, SiteChange(), [topic]) for line in replace(one, over=()).lines)
 
 
 def check_entitled(c: Coordinator, names: Collection[str]) -> None:
-    """Raise `NotEntitled` unless a person with any of these names may approve."""
+    """Raise `NotEntitled` unless a person with one of these names may approve plans."""
     if c.budget.approvers and not set(names) & set(c.budget.approvers):
         who = next((name for name in names if name), "nobody")
         raise NotEntitled(
@@ -57,10 +57,10 @@ def check_entitled(c: Coordinator, names: Collection[str]) -> None:
 
 
 def answer(c: Coordinator, topic: str, digest: str, *, granted: bool, by: Collection[str], why: str) -> Approval:
-    """Approve or reject exactly this plan. The next run acts on the answer. Repeating changes nothing.
+    """Approve or reject exactly this plan. The next run follows the answer. Repeating changes nothing.
 
-    `by`: the names of the person; the first is kept. Raises `NotEntitled`, `NotManaged`, and `ApprovalVoid` if this
-    plan no longer waits.
+    `by`: the person's names; the first is stored. Raises `NotEntitled`, `NotManaged`, and `ApprovalVoid` if this plan
+    no longer waits.
     """
     check_entitled(c, by)
     given = Approval(digest, granted, check_words(next(iter(by)), "name"), check_words(why, "reason"), c.clock.now())

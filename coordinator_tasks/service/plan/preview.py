@@ -1,6 +1,6 @@
-"""The effects of a change: moves, a reason for each, the backlog, and the pause.
+"""The effects of a change: the moves, and for each move the reason, the backlog and the pause.
 
-The planner itself answers, with consumers that confirm everything at once. Writes nothing.
+The planner itself computes the moves, with consumers that confirm every step at once. Writes nothing.
 """
 
 from collections import Counter
@@ -31,12 +31,13 @@ from coordinator_tasks.service.plan import operations_under_way
 from coordinator_tasks.service.plan.approvals import ending
 from coordinator_tasks.service.plan.cluster_view import site_of
 
-SHOWN_MOVES = 200  # moves of a topic in a text; a program gets all
+SHOWN_MOVES = 200  # moves of a topic in a text; a program gets all moves
 
 
 @dataclass(frozen=True, slots=True)
 class PricedMove:
-    """A move and its price. `backlog`: records behind the partition. `pause`: `None` if unknown."""
+    """A move and its cost. `backlog`: unread records of the partition. `pause`: the predicted pause; `None` if unknown.
+    """
 
     partition: int
     giver: str
@@ -64,9 +65,12 @@ class PricedMove:
 class Preview:
     """The preview of a topic. `counts`: consumer → future number of partitions.
 
-    `waits`: why the topic does not become Stable; empty if Stable. `frozen`: owned partitions stay. `over`: breaches of
-    the budget. `learned_from`: number of earlier moves with a known pause. `problem`: why the topic is left out.
-    `kept`: leaving consumers that keep partitions, and why; empty if there are none.
+    - `waits`: why the topic does not become Stable; empty if Stable.
+    - `frozen`: owned partitions stay.
+    - `over`: how the plan exceeds the budget.
+    - `learned_from`: number of earlier moves with a known pause.
+    - `problem`: why the topic is left out.
+    - `kept`: leaving consumers that keep partitions, and why; empty if there are none.
     """
 
     topic: str
@@ -105,7 +109,7 @@ class Preview:
 
     @property
     def _moved(self) -> str:
-        """Return the number of moving partitions, and of partitions that get a first owner."""
+        """Return the number of partitions that move, and of partitions that get their first owner."""
         begun = sum(1 for one in self.moves if not one.giver)
         moved = len(self.moves) - begun
         parts = [f"{counted(moved, 'partition')} would move"] if moved or not begun else []
@@ -129,7 +133,7 @@ class Preview:
 
     @property
     def pauses(self) -> tuple[str, ...]:
-        """Return the predicted pause of each kind of move. All moves of a kind have the same prediction."""
+        """Return the predicted pause of each kind of move. Moves of the same kind have the same prediction."""
         found = {one.kind: one.pause_text for one in self.moves}
         numbers = Counter(one.kind for one in self.moves)
         return tuple(f"{counted(numbers[kind], 'move')} by {HOW[kind][0]}: {text}" for kind, text in found.items())
@@ -143,7 +147,7 @@ def _reasons(moves: Iterable[PricedMove]) -> dict[str, list[int]]:
 
 
 def priced(outcome: PredictedTopic, site: ClusterMoment, past: Collection[PastMove]) -> Preview:
-    """Return the preview of a topic of the site, with the price of each move. `past`: earlier moves, newest first."""
+    """Return the preview of a topic, with the cost of each move. `past`: earlier moves, newest first."""
     topic = site.topics[outcome.topic]
     known = what_if.loads(site.world.answers, topic)
     pauses = {kind: predict(past, kind) for kind in {one.kind for one in outcome.moves}}
@@ -172,15 +176,15 @@ def previewed(
     past: Mapping[str, Collection[PastMove]],
     topics: Collection[str] = (),
 ) -> tuple[ClusterMoment, tuple[Preview, ...]]:
-    """Return the site after the change, and the previews of these topics (all if empty). Raises `Refused`."""
+    """Return the cluster after the change, and the previews of these topics (all if empty). Raises `Refused`."""
     after, wanted = _replayed(site, change, policy, topics)
     return after, tuple(_with_kept(after, priced(one, site, past.get(one.topic, ()))) for one in wanted)
 
 
 def _with_kept(after: ClusterMoment, found: Preview) -> Preview:
-    """Return the preview with leaving consumers that keep partitions in the end.
+    """Return the preview with the leaving consumers that keep partitions in the end.
 
-    While the topic waits, these consumers may still leave.
+    While the topic waits, such a consumer may still leave, so none is listed.
     """
     if found.waits:
         return found
@@ -197,7 +201,7 @@ def _replayed(
 
 
 def earlier_moves(c: Coordinator, topic: str) -> tuple[PastMove, ...]:
-    """Return the moves of a topic with a known pause, newest first; empty if its history is unreadable."""
+    """Return the topic's earlier moves with a known pause, newest first; empty if its history is unreadable."""
     try:
         return learned(history.records(c, topic, LEARNED_RECORDS))
     except UNREADABLE:
@@ -205,7 +209,7 @@ def earlier_moves(c: Coordinator, topic: str) -> tuple[PastMove, ...]:
 
 
 def preview(c: Coordinator, change: SiteChange, topics: Collection[str] = ()) -> tuple[Preview, ...]:
-    """Return the moves that this change causes for these topics (all if empty), from the present state.
+    """Return the moves of these topics (all if empty) that this change causes in the present state.
 
     Raises `NotManaged`, `Refused` for an impossible change, and the `Unavailable` kinds.
     """
@@ -218,13 +222,13 @@ def preview(c: Coordinator, change: SiteChange, topics: Collection[str] = ()) ->
     if topics and not chosen:
         return problems
     after, wanted = _replayed(site, change, c.policy, chosen)
-    # The history of a topic without moves is not read, because a cluster may have hundreds of topics.
+    # Read no history for a topic without moves: a cluster may have hundreds of topics.
     found = [priced(one, site, earlier_moves(c, one.topic) if one.moves else ()) for one in wanted]
     return (*(with_budget(c, site, _with_kept(after, one)) for one in found), *problems)
 
 
 def with_budget(c: Coordinator, site: ClusterMoment, found: Preview) -> Preview:
-    """Return the preview with its need of a person's approval. Raises the `Unavailable` kinds."""
+    """Return the preview with how the plan exceeds the budget. Raises the `Unavailable` kinds."""
     moves = [Move(one.partition, one.giver, one.taker, one.kind) for one in found.moves]
     moves = counted_moves(moves, ending(site.world))
     partitions = sum((found.counts or {}).values()) + len(found.unowned)

@@ -1,7 +1,7 @@
-"""Roll back: a topic's assignment before an earlier rebalance, as far as the consumers still exist.
+"""Roll back: return a topic to its assignment before an earlier rebalance, as far as the consumers still exist.
 
-The request is a write to the topic's configuration; the next plan follows. A roll back holds until the next change of
-membership, or for a time. The plan that ends the roll back removes it from the configuration.
+The request is a write to the topic's configuration, and the next plan follows it. A roll back holds until the next
+change of membership, or for a time. The plan that ends a roll back removes it from the configuration.
 """
 
 import logging
@@ -23,18 +23,19 @@ from coordinator_tasks.service.nodes.topics import change_config, configuration,
 from coordinator_tasks.service.plan.cluster_view import site_of
 from coordinator_tasks.service.plan.preview import Preview, earlier_moves, priced, with_budget
 
-MAX_NAME_CHARS = 100  # maximum of a rebalance's name; ours have some thirty
+MAX_NAME_CHARS = 100  # maximum of a rebalance's name; our own names have some thirty
 MAX_FOR_S = 366 * 86_400.0
-_SEARCHED = 1_000  # records searched in each other topic if the rebalance is not one of the topic's
+_SEARCHED = 1_000  # records searched in each other topic if the given topic has no such rebalance
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A roll back, and its moves. `standing`: the same roll back is in force already.
+    """A roll back, and its moves. `standing`: the same roll back is already in force.
 
-    `gone`: excluded former owner → partitions. `newer`: partitions without a former owner. `pinned`: partitions pinned
-    elsewhere. These partitions do not move. `growing`: fleets that read the topic and have an acting growth.
+    Some partitions do not move: `gone` lists them by former owner if the owner gets no partitions, `newer` lists
+    partitions that had no owner, and `pinned` lists partitions pinned to another consumer. `growing`: fleets that read
+    the topic and that growth may change.
     """
 
     wanted: Rollback
@@ -47,18 +48,18 @@ class Way:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Return the moves, the partitions left out and the duration, as a text."""
+        """Return the text: moves, partitions left out, and duration."""
         holds = (f"it would hold {rollback.until(self.wanted)}", *self._ends) if self.kept else ()
         return (*self.preview.lines, *(f"{self.preview.topic}:   {one}" for one in (*self.left_out, *holds)))
 
     @property
     def kept(self) -> bool:
-        """Return whether the roll back is, or would be, in force. Without moves it is kept only for a time."""
+        """Return whether the roll back is, or would be, in force. Without moves it needs a time."""
         return self.standing or bool(self.preview.moves or self.wanted.for_s)
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Return sentences about partitions that are not rolled back, with reasons."""
+        """Return sentences about partitions that are not rolled back, with the reasons."""
         texts = [f"{who} is gone or may not have them: {named(which)} would stay" for who, which in self.gone.items()]
         if self.newer:
             texts.append(f"nobody had {named(self.newer)} then: {agreed(len(self.newer), 'it', 'they')} would stay")
@@ -69,7 +70,7 @@ class Way:
 
     @property
     def _ends(self) -> Iterator[str]:
-        """Yield sentences about causes that may move partitions again at once."""
+        """Yield sentences about causes that may soon move partitions again."""
         for app in self.growing:
             yield (
                 f"the growth of {app} acts: its moves come before this roll back, and a change of its size may end it; to keep "
@@ -78,10 +79,7 @@ class Way:
 
 
 def preview(c: Coordinator, topic: str, rebalance: str, *, for_s: float = 0.0, by: str = "", why: str = "") -> Way:
-    """Return the roll back that `roll_back` would request.
-
-    Raises the same `NotManaged` and `Refused`, `Malformed`, and the `Unavailable` kinds.
-    """
+    """Return the roll back that `roll_back` would request. Raises as `roll_back`."""
     if len(rebalance) > MAX_NAME_CHARS:
         raise NotManaged(f"{rebalance[:20]!r}... is no rebalance; `history {topic}` lists those there are")
     if not 0 <= for_s <= MAX_FOR_S:
@@ -148,7 +146,7 @@ def _nothing(topic: str, rebalance: str, then: Mapping[int, str]) -> str:
 
 
 def _same(one: Rollback, other: Rollback) -> bool:
-    """Return whether both requests have the same effect. Author, reason and time are ignored."""
+    """Return whether both requests have the same effect. Author, reason and time do not matter."""
     return replace(one, by="", why="", at=0.0) == replace(other, by="", why="", at=0.0)
 
 
@@ -161,10 +159,10 @@ def _priced(c: Coordinator, site: ClusterMoment, topic: str, wanted: Rollback) -
 
 
 def roll_back(c: Coordinator, topic: str, rebalance: str, *, for_s: float = 0.0, why: str, actor: Actor) -> Way:
-    """Request the assignment before that rebalance. The next plan moves the difference. Repeating changes nothing.
+    """Request the assignment before this rebalance. The next plan moves the difference. Repeating changes nothing.
 
-    Raises `NotManaged`; `Refused` for an unknown, pruned or other topic's rebalance, a frozen or removed topic, or if
-    none of its consumers exist; `Malformed` (an unreadable record); the `Unavailable` kinds.
+    Raises `NotManaged`, `Malformed` for an unreadable record, and the `Unavailable` kinds. Raises `Refused` if the
+    rebalance is unknown, pruned or of another topic, if the topic is frozen or removed, or if no former owner exists.
     """
     by, why = check_words(actor.who or actor.dag_name or actor.kind, "name"), check_words(why, "reason")
     way = preview(c, topic, rebalance, for_s=for_s, by=by, why=why)

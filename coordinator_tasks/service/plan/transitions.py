@@ -1,8 +1,9 @@
-"""The transitions for Airflow's tasks, the plain loop and the command line: one function per task.
+"""The transitions, one function for each task, called by Airflow's tasks, the plain loop and the command line.
 
-Every function reads the truth from ZooKeeper, decides with `core.machine`, and writes each topic in a separate
+Every function reads the truth from ZooKeeper, decides with `core.machine`, and writes each topic in its own
 transaction. A function may be killed anywhere, repeated, or run twice at once. An unreadable or waiting topic does not
-stop the others. These functions raise `StoreUnavailable`. Without the registry they hold every topic, and report why.
+stop the other topics. All functions raise `StoreUnavailable`. While the registry does not answer, they change no topic,
+and report why.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -33,21 +34,23 @@ from coordinator_tasks.service.nodes.store import Stored, StoredTopics
 from coordinator_tasks.service.nodes.topics import not_removed
 from coordinator_tasks.service.plan import approvals
 
-MAX_WRITES = 8  # maximum per topic and call: a loss, a plan and the steps after it; the next call does the rest
+MAX_WRITES = 8  # maximum per topic and call: a loss, a plan and the following steps; the next call does the rest
 MAX_RACES = 20  # lost races per topic and call
-MAX_LOOKS = 3  # further looks at a topic that changes during a look
+MAX_LOOKS = 3  # further observations if a topic changes during an observation
 _PREVIEW = Actor("preview")
 _FROZEN = "frozen: what has an owner stays where it is; once it is unfrozen, "
 
 
 @dataclass(frozen=True, slots=True)
 class TopicReport:
-    """A topic's part of a call, for the log, XCom and the command line.
+    """The part of a call's result that concerns one topic, for the log, XCom and the command line.
 
-    `explanation`: the explanation of the call's last plan, if any. `left_out`: consumers and offsets that do not count,
-    each with its problem. `approval`: the digest of a plan that waits for a person's approval. `failing`: partitions
-    that owners cannot process. `unread`: partition → why it has no reader, only for a preview. `causes`: causes of the
-    plan. `settled`: as in `Decision`.
+    - `explanation`: the explanation of the call's last plan, if any. `causes`: the causes of that plan.
+    - `left_out`: consumers and offsets that do not count, each with its problem.
+    - `approval`: the digest of a plan that waits for a person's approval.
+    - `failing`: partitions that owners cannot process.
+    - `unread`: partition → why it is not read; only for a preview.
+    - `settled`: as in `Decision`.
     """
 
     topic: str
@@ -69,15 +72,15 @@ class TopicReport:
 
     @property
     def fields(self) -> dict[str, object]:
-        """Return fields for log lines: topic, epoch and the present rebalance, if any."""
+        """Return the fields of log lines: topic, epoch, and the rebalance under way, if any."""
         return _known(self.topic, self.epoch, self.rebalance)
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The work of a run now: write (`WRITTEN`) or wait (`WAITING`).
+    """What a run would do now: write (`WRITTEN`) or wait (`WAITING`).
 
-    `in_s`: seconds until a time-out ends; 0 without one.
+    `in_s`: seconds until a waiting time ends; 0 without such a time.
     """
 
     outcome: TopicOutcome
@@ -86,10 +89,10 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class WaitReport:
-    """The result of checking a wait. `topics`: topic → a sentence. `blockers`: topic → blocking consumers.
+    """The result of checking a wait. `topics`: topic → a sentence. `blockers`: topic → the consumers that delay it.
 
-    `confirmed` topics can continue now, `pending` topics cannot. `STUCK`: all pending topics have waited for
-    `stuck_after_s`. `fields`: topic → fields of the log lines.
+    `confirmed`: topics that can continue now. `pending`: topics that cannot. `STUCK`: all pending topics have waited
+    for `stuck_after_s`. `fields`: topic → fields of the log lines.
     """
 
     outcome: TopicOutcome
@@ -106,7 +109,7 @@ def topics(c: Coordinator) -> tuple[str, ...]:
 
 
 def plan(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicReport]:
-    """Plan: Initial → Starting, Stable → Closing or Starting, and again in Closing and Starting. Waits for `settle_s`."""
+    """Plan: Initial → Starting, Stable → Closing or Starting, or anew in Closing and Starting. Waits for `settle_s`."""
     return _Run(c, names, actor, frozenset({Step.PLAN})).run()
 
 
@@ -121,14 +124,14 @@ def settle(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicRe
 
 
 def step(c: Coordinator, names: Collection[str], actor: Actor) -> list[TopicReport]:
-    """Do every due step without waiting, for the plain loop."""
+    """Do every step that is due, without waiting; for the plain loop."""
     return _Run(c, names, actor, ALL_STEPS, patient=False).run()
 
 
 def preview(c: Coordinator, names: Collection[str], seen: ClusterObservation | None = None) -> list[TopicReport]:
-    """Return the reports of `plan` now, or after its approval. Do not wait, and write nothing, not even notes.
+    """Return the reports of `plan` now, or after an approval. Do not wait, and write nothing, no notes either.
 
-    `seen`: an existing observation.
+    `seen`: an observation to use.
     """
 
     def show(stored: Stored, snapshot: Observation) -> TopicReport:
@@ -139,10 +142,9 @@ def preview(c: Coordinator, names: Collection[str], seen: ClusterObservation | N
 
 
 def explain(c: Coordinator, topic: str) -> Explanation:
-    """Explain each partition's owner, and where the topic's strategy would place the partition now. Write nothing.
+    """Explain why each partition has its owner, and where the topic's strategy would place it now. Write nothing.
 
-    Raises `NotManaged`, `Refused` (a removed topic, or an error of a site's own strategy), `Malformed`, and the
-    `Unavailable` kinds.
+    Raises `NotManaged`, `Malformed`, the `Unavailable` kinds, and `Refused` (a removed topic, a site's strategy).
     """
     found = store.load_topics(c.zk, c.paths, [topic])
     if topic in found.unread:
@@ -166,17 +168,17 @@ def seek(
     *,
     done: Callable[[], bool],
 ) -> TopicReport:
-    """Move partitions to these offsets, in one transaction with the record.
+    """Let partitions continue at these offsets, in one transaction with the record.
 
-    `done`: whether the history already has this change; then the outcome is `UNCHANGED`. Unless the outcome is
-    `WRITTEN`, the reason says why the move is not possible now. Raises `LookAgain` if the topic changes all the time.
+    `done`: returns whether the history already has this change; then the outcome is `UNCHANGED`. If the outcome is not
+    `WRITTEN`, the reason says why the change is impossible now. Raises `LookAgain` if the topic changes all the time.
     """
 
     def attempt() -> tuple[list[Operation], TopicReport]:
         operations: list[Operation] = []
 
         def act(stored: Stored, snapshot: Observation) -> TopicReport:
-            if done():  # checked after the topic is read, so a later record makes the write fail
+            if done():  # checked after reading the topic: if the record is written later, our write fails
                 return _report(stored, Decision(TopicOutcome.UNCHANGED, "done already"))
             decision = _seek(c, stored, snapshot, offsets, plan, actor)
             if decision.outcome is TopicOutcome.WRITTEN:
@@ -191,7 +193,7 @@ def seek(
 
 
 def preview_seek(c: Coordinator, topic: str, offsets: Mapping[int, int]) -> TopicReport:
-    """Return the report that `seek` would make now. Write nothing, not even notes."""
+    """Return the report that `seek` would make now. Write nothing, no notes either."""
     plan = Explanation("", "", "")
 
     def show(stored: Stored, snapshot: Observation) -> TopicReport:
@@ -211,8 +213,8 @@ def _seek(
 def due(c: Coordinator, names: Collection[str] = (), seen: ClusterObservation | None = None) -> Mapping[str, Need]:
     """Return the topics among `names` (all if empty) that need a run: a write is due, or an event is awaited.
 
-    An absent owner counts as awaited, because no event reports its end or its time-out. `seen`: an existing
-    observation.
+    An absent owner counts as an awaited event, because no watch reports its end or the end of the waiting time. `seen`:
+    an observation to use.
     """
     found: dict[str, Need] = {}
 
@@ -234,7 +236,7 @@ def due(c: Coordinator, names: Collection[str] = (), seen: ClusterObservation | 
 
 
 def ready(c: Coordinator, names: Collection[str]) -> tuple[str, ...]:
-    """Return the topics with a due write, judged without the offsets committed in Kafka."""
+    """Return the topics with a write that is due. The offsets committed in Kafka are not checked."""
 
     def show(stored: Stored, snapshot: Observation) -> TopicReport:
         _nudge(c, stored, snapshot)
@@ -254,7 +256,8 @@ def await_started(c: Coordinator, names: Collection[str]) -> WaitReport:
 
 
 class _Run:
-    """A call over several topics, in rounds: observe once, decide and write each topic, repeat for unfinished topics."""
+    """A call over several topics, in rounds: observe once, decide and write each topic, repeat for unfinished topics.
+    """
 
     def __init__(
         self, c: Coordinator, names: Collection[str], actor: Actor, steps: frozenset[Step], patient: bool = True
@@ -268,7 +271,7 @@ class _Run:
 
     def run(self) -> list[TopicReport]:
         while self.pending:
-            # Only a topic decided in this round can ask for another round.
+            # Only a topic that this round has decided can need another round.
             self.pending = dict.fromkeys(self.pending)
             if self.c.clock.monotonic() >= self.deadline:
                 self.c = replace(self.c, policy=replace(self.c.policy, settle_s=0.0, settle_max_s=0.0))
@@ -301,7 +304,7 @@ class _Run:
         return _report(stored, decision)
 
     def _keep(self, name: str, report: TopicReport) -> None:
-        """Merge the topic's report with earlier rounds' reports. Drop a finished topic."""
+        """Merge the topic's report into the report of earlier rounds. Drop a finished topic."""
         before = self.reports.get(name)
         if before is not None and before.outcome is TopicOutcome.WRITTEN:
             if report.outcome is TopicOutcome.WRITTEN:
@@ -330,14 +333,13 @@ def _each(
     alone: bool = False,
     seen: ClusterObservation | None = None,
 ) -> list[TopicReport]:
-    """Load every topic, observe the world once, act on each topic. A problem with a topic is only in its own report.
+    """Load every topic, observe the world once, and act on each topic. A topic's problem is only in its own report.
 
-    If a plan changes a topic meanwhile, look again, up to `looks` times; 0 if writes are guarded anyhow. `alone`: no
-    plan is written or shown, so only the topics in `names` are read. `seen`: an existing observation, for the first
-    look.
+    `looks`: how often to observe again if a plan changes a topic meanwhile; 0 if guards protect the writes anyhow.
+    `alone`: no plan is written or shown, so only the topics in `names` are read. `seen`: an observation to use first.
     """
     again: list[str] = []
-    # Nodes name the owners; linked topics are read once it is known which consumers want them.
+    # The nodes name the owners. Linked topics are read later, when it is known which consumers want them.
     found = seen.topics if seen is not None else store.load_topics(c.zk, c.paths, names, others=False)
     reports = [
         TopicReport(name, State.INITIAL, State.INITIAL, TopicOutcome.HELD, str(error))
@@ -382,14 +384,14 @@ def _each(
 def _overtaken(c: Coordinator, stored: Stored, snapshot: Observation) -> bool:
     """Return whether a plan was written after the topic was read.
 
-    The answers and commits of such a plan look like those of a lost ZooKeeper.
+    Answers and commits after such a plan look as if ZooKeeper had been lost.
     """
     contradicted = recovery.needed(stored.view, snapshot.world_of(stored.view.topic)) is not None
     return contradicted and store.load(c.zk, c.paths, stored.view.topic).versions != stored.versions
 
 
 def _scope(names: Collection[str], found: StoredTopics, alone: bool) -> Scope | None:
-    """Return what to observe for these topics; `None` = everything."""
+    """Return what to observe for these topics; `None` means everything."""
     if set(found.managed) <= set(names):
         return None
     states = [stored.view.state for stored in found.stored.values()]
@@ -404,7 +406,8 @@ def _together(
     found: StoredTopics,
     always: frozenset[str] = frozenset(),
 ) -> Mapping[str, Observation]:
-    """Return each topic's snapshot: its consumers, and the joint plan of all linked topics, computed when needed."""
+    """Return each topic's snapshot: the topic's consumers, and the joint plan of all linked topics, computed on demand.
+    """
     effective = {topic: _effective(c, view) for topic, view in views.items()}
     elsewhere = snapshot.of_unread(found.unread)
     together: dict[str, Observation] = {}
@@ -433,14 +436,14 @@ def _known(topic: str, epoch: int, rebalance: str) -> dict[str, object]:
 
 
 def _effective(c: Coordinator, view: TopicView) -> TopicView:
-    """Return the view with its effective strategy and parameters: the topic's, or else the cluster's."""
+    """Return the view with the effective strategy and parameters: the topic's own, or else the cluster's."""
     return replace(view, config=c.policy.strategies.effective(view.config))
 
 
 def _decide(
     c: Coordinator, stored: Stored, snapshot: Observation, steps: frozenset[Step], actor: Actor = _PREVIEW
 ) -> Decision:
-    """Return the decision, without a plan that waits for a person. All other steps proceed."""
+    """Return the decision. A plan that waits for a person's approval is held back. Other steps proceed."""
     found = _judged(c, stored, snapshot, steps, actor)
     if not found.approval:
         return found
@@ -494,7 +497,8 @@ def _await(c: Coordinator, names: Collection[str], state: State, steps: frozense
 
 
 def _nudge(c: Coordinator, stored: Stored, snapshot: Observation) -> None:
-    """Send the topic node to detached consumers that must act. Without ZooKeeper they cannot read the node."""
+    """Send the topic node to detached consumers that must act on it. Without ZooKeeper they cannot read it themselves.
+    """
     node, world = stored.view.node, snapshot.world
     if node is None:
         return
