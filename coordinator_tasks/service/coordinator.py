@@ -1,4 +1,4 @@
-"""The first argument of every service function: a cluster and its servers."""
+"""The first argument of every service function: a cluster, and the servers that it uses."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,11 +15,13 @@ from coordinator_tasks.core.ports import Clock, Discovery, KafkaAdmin, StatusCli
 class Coordinator:
     """Made by `wiring` from settings, or by tests from fakes. Stateless: all state is in ZooKeeper.
 
-    `boot_id`: this host's boot. A refused connection to a loopback address proves an end only on the same boot; empty
-    if unknown, then it proves nothing. `bootstrap_servers`: written to added topics. `allowed`: launches allowed on
-    this host. `rules`: name → importer of the site's upgrade rule. `budget`: moves that a plan may make without a
-    person's approval. `log_url`: the site's address of a driver's log (`links.log_page`). `https_only`: a consumer with
-    plain http gets no token.
+    - `boot_id`: this host's boot; empty if unknown. A loopback address's refusal proves an end only on the same boot.
+    - `bootstrap_servers`: written to added topics.
+    - `allowed`: launches allowed on this host.
+    - `rules`: name → importer of the site's upgrade rule.
+    - `budget`: moves that a plan may make without a person's approval.
+    - `log_url`: the site's address of a driver's log (`links.log_page`).
+    - `https_only`: a consumer with plain http gets no token.
     """
 
     paths: Paths

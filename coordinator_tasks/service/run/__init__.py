@@ -1,1 +1,1 @@
-"""Periodic work: the plain loop, and the upkeep of the loop and of `reconcile`."""
+"""Periodic work: the plain loop, and the upkeep that the loop and `reconcile` share."""

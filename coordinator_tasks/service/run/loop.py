@@ -1,8 +1,8 @@
 """The plain loop: the same transitions without Airflow, for tests, benchmarks and small sites.
 
-The loop's state does not matter. While ZooKeeper or the registry does not answer, or a right on a needed folder is
-missing, the loop changes nothing, logs the problem once, and continues afterwards. While Kafka does not answer, the
-loop does the work that needs no Kafka.
+The loop keeps no state of its own that matters. While ZooKeeper or the registry does not answer, or the right on a
+needed folder is missing, the loop changes nothing, logs the problem once, and continues afterwards. While Kafka does
+not answer, the loop does all work that needs no Kafka.
 """
 
 import logging
@@ -22,19 +22,19 @@ from coordinator_tasks.service.run import upkeep
 from coordinator_tasks.service.watch import lag_moments
 
 BUSY_S = 0.05  # pause while an event is awaited
-HANDOFF_S = 0.2  # pause after a plan that consumers perform among themselves, because they answer later
+HANDOFF_S = 0.2  # pause after a plan whose hand-offs the consumers perform among themselves; they answer later
 QUIET_S = 1.0  # pause while nothing is due; finds changes that no watch reports
-AMONG_THEM = (MoveKind.HANDOFF, MoveKind.START)  # a barrier opens only after the coordinator has asked
-ALL_SHARE = 5  # while topics wait, looks at everything take at most a fifth of the time
+AMONG_THEM = (MoveKind.HANDOFF, MoveKind.START)  # a barrier needs the coordinator's write
+ALL_SHARE = 5  # while topics wait, observations of the whole cluster take at most a fifth of the time
 BUSY = (TopicOutcome.WRITTEN, TopicOutcome.WAITING, TopicOutcome.OVERTAKEN)
 CHORES_S = 10.0  # new partitions and readmissions
 PRUNE_S = 60.0  # old records
-MEASURE_S = 30.0  # after Stable; later a chore
+MEASURE_S = 30.0  # measured so long after Stable; later the upkeep measures
 log = logging.getLogger(__name__)
 
 
 def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicReport], None] | None = None) -> None:
-    """Run until `stop` is set. The history names `who`. `show` gets the report of every write."""
+    """Run until `stop` is set. `who`: the author in the history. `show` gets the report of every write."""
     wake = threading.Event()
     actor = Actor("loop", who)
     held = ""
@@ -48,7 +48,7 @@ def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicRe
         try:
             c.discovery.watch(wake.set)
             chores.do(c)
-            # Between two looks at everything, a wait for some topics asks only the consumers of these topics.
+            # Between two observations of the whole cluster, ask only the consumers of the waiting topics.
             began = c.clock.monotonic()
             everything = woken or not busy or began >= all_at
             reports = transitions.step(c, transitions.topics(c) if everything else busy, actor)
@@ -74,7 +74,7 @@ def run(c: Coordinator, stop: threading.Event, who: str, show: Callable[[TopicRe
 
 @dataclass(slots=True)
 class _Chores:
-    """The time of the next upkeep, and the last lines. A repeated line is logged once."""
+    """The time of the next upkeep, and the lines of the last. A repeated line is logged only once."""
 
     at: float = 0.0
     prune_at: float = 0.0
@@ -101,9 +101,9 @@ class _Chores:
 
 @dataclass(slots=True)
 class _Measures:
-    """Topics that have just become Stable, each with the end of the time for measuring pauses.
+    """Topics that have just become Stable, each with the time at which measuring its pauses ends.
 
-    The pause between two looks doubles, because each look reads the names of all records.
+    The pause between two measurements doubles, because each measurement lists all records.
     """
 
     until: dict[str, float] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class _Measures:
 
 
 def _say(reports: Collection[TopicReport], said: Collection[str]) -> set[str]:
-    """Log left-out parts and reasons for held topics, unless already `said`. Return all present lines."""
+    """Log ignored consumers and offsets, and why topics are held, unless already `said`. Return all present lines."""
     held: dict[str, list[TopicReport]] = {}
     left_out: dict[str, list[TopicReport]] = {}
     for report in reports:

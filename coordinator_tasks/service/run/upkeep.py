@@ -1,4 +1,4 @@
-"""The periodic work beside the transitions, for the plain loop and for Airflow's `reconcile`."""
+"""The periodic work besides the transitions, for the plain loop and for Airflow's `reconcile`."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ def upkeep(
 ) -> Upkeep:
     """Do the regular upkeep: partition lists, readmissions, redeployments, upgrades, pauses, histories.
 
-    `told` gets the measured pauses. An unreadable node does not stop the others. `prune`: False leaves the histories,
-    whose lists are long, for another call. Raises `StoreUnavailable` and `DiscoveryUnavailable`.
+    `told` gets the measured pauses. An unreadable node does not stop the other work. `prune` False skips the histories,
+    whose lists of records are long. Raises `StoreUnavailable` and `DiscoveryUnavailable`.
     """
     refreshed, problems = _refresh(c, managed)
     lines = [*problems, *_told(refreshed), *readmit(c)]
@@ -59,7 +59,7 @@ def _pruned(of: str, prune: Callable[[], int], why: str = "") -> Iterator[str]:
 
 
 def _refresh(c: Coordinator, managed: Sequence[str]) -> tuple[Sequence[Refreshed], list[str]]:
-    """Return the result of each topic, and a problem that all topics share."""
+    """Return the result of each topic, and the problems that concern all topics."""
     try:
         return topics.refresh_partitions(c, managed) if managed else (), []
     except (KafkaUnavailable, Refused) as error:
@@ -75,7 +75,7 @@ def _told(refreshed: Sequence[Refreshed]) -> Iterator[str]:
 
 
 def readmit(c: Coordinator) -> Iterator[str]:
-    """Complete the possible readmissions. Yield a line for each, and for each problem."""
+    """Complete the readmissions that are possible. Yield a line for each readmission and each problem."""
     problems: list[str] = []
     try:
         for consumer in directives.complete_readmissions(c, problems):
@@ -86,12 +86,12 @@ def readmit(c: Coordinator) -> Iterator[str]:
 
 
 def redeploy(c: Coordinator) -> Iterator[str]:
-    """Do the next step of each redeployment. Yield a line for each, and for each problem."""
+    """Do the next step of each redeployment. Yield a line for each step and each problem."""
     return _continued("redeployments", partial(redeployment.advance, c))
 
 
 def upgrade(c: Coordinator) -> Iterator[str]:
-    """Do the next steps of each upgrade. Yield a line for each, and for each problem."""
+    """Do the next steps of each upgrade. Yield a line for each step and each problem."""
     return _continued("upgrades", partial(upgrades.advance, c))
 
 

@@ -1,1 +1,1 @@
-"""The present state of a cluster, for persons and for metrics. Writes only samples of the lag."""
+"""The present state of a cluster, for persons and for metrics. Only samples of the lag are written."""

@@ -1,4 +1,4 @@
-"""The ownership audit of a running cluster: two looks for `core.machine.audit`. Writes nothing."""
+"""The audit of ownership in a running cluster: two observations for `core.machine.audit`. Writes nothing."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -21,12 +21,13 @@ from coordinator_tasks.service.watch.group_commits import SILENT_S
 from coordinator_tasks.service.watch.silent_kafka import silenced
 
 BETWEEN_S = 2.5
-"""Seconds between two looks, longer than a hand-off, and longer than an owner needs to overwrite a foreign commit."""
+"""Seconds between two observations: longer than a hand-off, or than an owner needs to overwrite a foreign commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The result. `problems`: unreadable parts. `between_s`: seconds between the looks; 0 if a single look was enough."""
+    """The result. `problems`: unreadable parts. `between_s`: seconds between the two observations; 0 if one was enough.
+    """
 
     findings: tuple[Finding, ...] = ()
     committers: tuple[Committer, ...] = ()
@@ -40,14 +41,14 @@ class Audit:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Return the kind's name → number of findings, for every kind."""
+        """Return the name of every kind → number of findings."""
         found = Counter(one.code for one in self.findings)
         return {kind.word: found[kind] for kind in FindingKind}
 
 
 @dataclass(slots=True)
 class AuditLook:
-    """The findings of one look, for `compared`."""
+    """The traces of one observation, for `compared`."""
 
     traces: dict[str, set[Trace]] = field(default_factory=dict)
     committed: dict[str, Mapping[int, Committed]] = field(default_factory=dict)
@@ -56,7 +57,7 @@ class AuditLook:
 
     @property
     def doubtful(self) -> list[str]:
-        """Return the topics that need a second look."""
+        """Return the topics that need a second observation."""
         return [topic for topic, found in self.traces.items() if rules.suspicious(found)]
 
 
@@ -68,11 +69,10 @@ def audit(
     always: bool = True,
     seen: ClusterObservation | None = None,
 ) -> Audit:
-    """Audit these topics (all if empty). A second look comes after `between_s`; with `always` False only if needed.
+    """Audit these topics (all if empty), twice, `between_s` apart. With `always` False, observe twice only if needed.
 
-    `seen`: an existing observation of all topics, as the first look. The second look observes anew. An unreadable
-    topic, group or consumer does not stop the audit of the others. Raises `StoreUnavailable` and
-    `DiscoveryUnavailable`.
+    `seen`: an observation of all topics to use as the first. An unreadable topic, group or consumer does not stop the
+    audit of the others. Raises `StoreUnavailable` and `DiscoveryUnavailable`.
     """
     first = look(c, names) if seen is None else _look_at(c, seen)
     again = list(first.traces) if always else first.doubtful
@@ -83,7 +83,7 @@ def audit(
 
 
 def compared(first: AuditLook, second: AuditLook | None = None, between_s: float = 0.0) -> Audit:
-    """Combine two looks taken `between_s` apart. Without a second look, keep only the certain findings."""
+    """Combine two observations taken `between_s` apart. Without the second, keep only the certain findings."""
     found = list(first.findings)
     who: list[Committer] = []
     for topic, traces in sorted(first.traces.items()):
@@ -96,7 +96,7 @@ def compared(first: AuditLook, second: AuditLook | None = None, between_s: float
 
 
 def look(c: Coordinator, names: Collection[str] = ()) -> AuditLook:
-    """Look once at these topics (all if empty), without removed topics. Raises as `audit`."""
+    """Observe these topics once (all if empty). Removed topics are left out. Raises as `audit`."""
     stored = store.load_topics(c.zk, c.paths, names, others=not names)
     found, views = _begun(stored), _audited(stored.views)
     world = observe.snapshot(c, stored.nodes, note=False).world
@@ -145,7 +145,7 @@ def _traced(
 
 
 def _offsets(c: Coordinator, views: Collection[TopicView], told: AuditLook) -> dict[str, Mapping[int, Committed]]:
-    """Return topic → committed offsets. Without an answer the topic is audited without offsets."""
+    """Return topic → committed offsets. If Kafka does not answer, the topic is audited without offsets."""
     try:
         answers = observe.committed(c, views)
     except CoordinatorError as error:
@@ -155,7 +155,7 @@ def _offsets(c: Coordinator, views: Collection[TopicView], told: AuditLook) -> d
 
 
 def _readable(answers: Mapping[str, Offsets], told: AuditLook) -> dict[str, Mapping[int, Committed]]:
-    """Return the known offsets. The rest become problems."""
+    """Return the known offsets. All other answers become problems."""
     found: dict[str, Mapping[int, Committed]] = {}
     for topic, answer in answers.items():
         if isinstance(answer, Mapping):
@@ -167,7 +167,7 @@ def _readable(answers: Mapping[str, Offsets], told: AuditLook) -> dict[str, Mapp
 
 
 def _subscribers(c: Coordinator, views: Collection[TopicView], told: AuditLook) -> dict[str, tuple[str, ...]]:
-    """Return group → its members in Kafka. If a group has members, Kafka refuses all our commits."""
+    """Return group → its members in Kafka. While a group has members, Kafka refuses all our commits."""
     found: dict[str, tuple[str, ...]] = {}
     waited_s, groups = 0.0, sorted({view.config.group_id for view in views})
     for number, group in enumerate(groups):

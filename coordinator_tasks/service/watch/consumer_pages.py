@@ -11,7 +11,7 @@ from coordinator_tasks.service.nodes.observe import load_claims, load_members
 
 @dataclass(frozen=True, slots=True)
 class ConsumerPages:
-    """Addresses of one `incarnation`; empty if unknown. `problems`: reported texts that are no address."""
+    """Addresses of the pages of one `incarnation`; empty if unknown. `problems`: reported texts that are no address."""
 
     spark_ui: str = ""
     driver_log: str = ""
@@ -23,9 +23,9 @@ NO_PAGES = ConsumerPages()
 
 
 def pages_of(c: Coordinator, consumer: str, member: Member | None, claim: IdClaim | None) -> ConsumerPages:
-    """Return the pages of the consumer's present life.
+    """Return the pages of the consumer's present process.
 
-    For an unregistered consumer, return the log of its last life, if the site's address suffices.
+    For an unregistered consumer, return the log of its last process, if the site's address is enough to find it.
     """
     ui, application = (member.spark_ui, member.application_id) if member is not None else ("", "")
     problems = []
@@ -48,7 +48,7 @@ def pages_of(c: Coordinator, consumer: str, member: Member | None, claim: IdClai
 
 
 def pages_now(c: Coordinator, consumers: Collection[str]) -> dict[str, ConsumerPages]:
-    """Return the pages of the consumers that have any. Asks no consumer. Raises the `Unavailable` kinds."""
+    """Return the pages of those consumers that have pages. No consumer is asked. Raises the `Unavailable` kinds."""
     unclear = dict[str, str]()
     members, claims = load_members(c, unclear), load_claims(c, consumers, unclear)
     found = {one: pages_of(c, one, members.get(one), claims.get(one)) for one in sorted(consumers)}

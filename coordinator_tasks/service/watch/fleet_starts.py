@@ -1,4 +1,4 @@
-"""The unregistered consumers of fleets whose launch is due or under way."""
+"""The unregistered consumers of fleets that are to be launched or are starting."""
 
 from collections.abc import Collection
 from contextlib import suppress
@@ -17,7 +17,7 @@ from coordinator_tasks.service.nodes.observe import load_claims, load_directives
 
 @dataclass(frozen=True, slots=True)
 class FleetStart:
-    """A fleet's consumers without a registration. `topics`: names and patterns of the fleet; empty means any."""
+    """The unregistered consumers of a fleet. `topics`: names and patterns of the fleet; empty means any topic."""
 
     app: str
     consumers: tuple[str, ...]
@@ -33,7 +33,7 @@ class FleetStart:
 
 
 def fleet_starts(c: Coordinator) -> tuple[FleetStart, ...]:
-    """Return the fleets with due or starting consumers; empty if a node is unreadable.
+    """Return the fleets with consumers that are due for a launch or starting; empty if a node is unreadable.
 
     Consumers are left out if their last process ended with an error, or if they are isolated or drained. Fleets that
     this host may not launch are left out too.
@@ -66,5 +66,5 @@ def _starts(consumer: str, world: World, c: Coordinator) -> bool:
 
 
 def starts_of(topic: str, starts: Collection[FleetStart]) -> str:
-    """Return the sentences of the starting fleets of this topic."""
+    """Return sentences about the fleets of this topic that are starting."""
     return joined(one.told for one in starts if wants(one.topics, topic))

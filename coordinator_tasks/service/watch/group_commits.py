@@ -1,4 +1,4 @@
-"""The committed offsets of the managed topics' groups, each with the log's end. Writes nothing."""
+"""The committed offsets of the managed topics' groups, each with the end of the log. Writes nothing."""
 
 from collections.abc import Collection, Iterator, Mapping
 
@@ -11,14 +11,14 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.watch.topic_metrics import TopicFigures
 
 SILENT_S = 20.0
-"""Seconds to wait in vain for Kafka over all groups. While Kafka is down, each group costs a full time-out."""
+"""Maximum seconds of waiting for a silent Kafka, over all groups. Each group would cost a full time-out."""
 
 
 def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str, str]) -> Iterator[PartitionMoment]:
-    """Yield committed offsets by group and topic. `unknown` gets groups without an answer, and why.
+    """Yield committed offsets by group and topic. `unknown` gets the groups without an answer, and why.
 
-    A removed topic, or a topic missing in Kafka, has no offsets. A topic without access does not hide the other topics
-    of its group, nor a partition without a leader the other partitions.
+    A removed topic, or a topic missing in Kafka, has no offsets. If this account may not read one topic of a group, the
+    other topics are still yielded. If one partition has no leader, the other partitions are still yielded.
     """
     wanted, owners = _wanted(c, topics), {one.topic: one.owners for one in topics}
     waited_s, last = 0.0, ""
@@ -36,7 +36,7 @@ def commits(c: Coordinator, topics: Collection[TopicFigures], unknown: dict[str,
             except KafkaUnavailable as error:
                 unknown[group] = last = error.told
                 waited_s += c.clock.monotonic() - began_s
-                break  # each further topic would time out too
+                break  # each further topic would cost a time-out too
             if unled := sorted(committed.keys() - ends.keys()):
                 unknown[group] = KafkaUnavailable(leaderless(topic, unled)).told
             for partition, entry in sorted(committed.items()):

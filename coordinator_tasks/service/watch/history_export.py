@@ -1,7 +1,7 @@
-"""The records of rebalances as lines of JSON, for sites that keep records for longer than ZooKeeper does.
+"""Export the records of rebalances as lines of JSON, for sites that keep records for longer than ZooKeeper does.
 
 A line is `{"version": 1, "cluster": ..., "topic": ..., "sequence": ..., "record": {...}}`, with the fields of
-`history/[TOPIC]/[SEQ]` in the plain form. A later export continues behind the last line of each topic.
+`history/[TOPIC]/[SEQ]` in the plain form. A later export continues after the last line of each topic.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,24 +21,24 @@ _CHUNK = 200
 
 
 class Exported(NamedTuple):
-    """An exported record: number and time."""
+    """The number and time of an exported record."""
 
     sequence: int
     at: float
 
 
 def read_line(place: str, line: bytes) -> tuple[str, str, Exported]:
-    """Return cluster, topic and record of a line at `place`. Raises `Malformed`, also for an unknown version."""
+    """Return cluster, topic and record of the line at `place`. Raises `Malformed`, also for an unknown version."""
     fields = Fields.parse(place, line, VERSION, _MAX_LINE)
     exported = Exported(fields.number("sequence"), fields.nested("record").time("at"))
     return fields.text("cluster"), fields.text("topic"), exported
 
 
 def lines(c: Coordinator, topics: Sequence[str], after: Mapping[str, Exported], problems: list[str]) -> Iterator[bytes]:
-    """Yield a line for each record behind `after` (topic → last exported record), oldest first in each topic.
+    """Yield a line for each record after `after` (topic → last exported record), oldest first in each topic.
 
-    Records of the last ten minutes wait, since pauses are added to records for so long. `problems` gets unreadable
-    records and topics.
+    Records of the last ten minutes are not exported yet, because pauses may still be added to them. `problems` gets
+    unreadable records and topics.
     """
     until = c.clock.now() - COMPLETE_S
     for topic in topics:
@@ -64,12 +64,12 @@ def _of_topic(c: Coordinator, topic: str, last: Exported | None, until: float, p
 
 
 def _behind(c: Coordinator, topic: str, last: Exported | None) -> Sequence[str]:
-    """Return the names behind the last exported record; all names if ZooKeeper's data were lost since."""
+    """Return the names after the last exported record; all names if ZooKeeper lost its data since then."""
     names = history.names(c, topic)
     if last is None or (names and int(names[-1]) < last.sequence):
         return names
     name = f"{last.sequence:010d}"
     known = history.read(c, topic, [name]).get(name)
     if known is not None and known.at != last.at:
-        return names  # the numbers began again
+        return names  # ZooKeeper has started the numbers again
     return [one for one in names if int(one) > last.sequence]

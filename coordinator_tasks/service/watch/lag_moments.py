@@ -1,7 +1,6 @@
-"""Lag samples of the last hour in ZooKeeper: a ring of nodes, with a sample per minute.
+"""Samples of the lag over the last hour in ZooKeeper: a ring of nodes with one sample per minute.
 
-`reconcile` and the plain loop write the samples. Pages and metrics read the samples, so both agree, also after a
-restart.
+`reconcile` and the plain loop write the samples. Pages and metrics read them, so that both agree, also after a restart.
 """
 
 from collections.abc import Collection, Iterator
@@ -32,13 +31,13 @@ from coordinator_tasks.service.watch.topic_metrics import figures, figures_of
 
 
 def keep(c: Coordinator, managed: Collection[str], observed: ClusterObservation | None = None) -> Iterator[str]:
-    """Write this minute's sample unless present; yield a line per problem. Raises the `Unavailable` kinds.
+    """Write this minute's sample unless it exists; yield a line for each problem. Raises the `Unavailable` kinds.
 
-    `observed`: an existing observation of the managed topics.
+    `observed`: an observation of the managed topics to use.
     """
     now = c.clock.now()
     if read(c, now, 0):
-        return  # called more than once a minute: no more samples are needed
+        return  # one sample per minute is enough
     problems: dict[str, str] = {}
     past = read(c, now, JUDGED_BY, problems)
     yield from problems.values()
@@ -70,7 +69,7 @@ def keep(c: Coordinator, managed: Collection[str], observed: ClusterObservation 
 
 
 def read(c: Coordinator, now: float, most: int = KEPT, problems: dict[str, str] | None = None) -> list[LagMoment]:
-    """Return the samples of this minute and of the last `most`, oldest first. `problems`: path → why it is unreadable."""
+    """Return the last `most` samples and this minute's, oldest first. `problems` gets path → why unreadable."""
     paths = [c.paths.lag(slot_of(now - EVERY_S * back)) for back in range(min(most + 1, KEPT))]
     found, denied = [], dict[str, CoordinatorError]()
     for path, node in find_many(c.zk, dict(zip(paths, paths, strict=True)), denied).items():
@@ -86,7 +85,7 @@ def read(c: Coordinator, now: float, most: int = KEPT, problems: dict[str, str] 
 
 
 def newest(c: Coordinator) -> LagMoment | None:
-    """Return the last sample, if fresh."""
+    """Return the last sample if it is recent."""
     now = c.clock.now()
     return next((one for one in reversed(read(c, now, 3)) if one.at > now - FRESH_S), None)
 
@@ -94,7 +93,7 @@ def newest(c: Coordinator) -> LagMoment | None:
 def _told(
     c: Coordinator, standing: Collection[PartitionMoment], observed: ClusterObservation | None
 ) -> set[tuple[str, int]]:
-    """Return the given partitions that their owner reports as running. Only owners are asked, each once."""
+    """Return the given partitions that their owners report as running. Only owners are asked, each once."""
     unclear: dict[str, str] = {}
     owners = sorted({one.owner for one in standing if one.owner})
     if not owners:

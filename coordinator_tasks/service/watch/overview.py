@@ -1,6 +1,6 @@
 """The present state for a person: topics and owners, consumers and running partitions. Writes nothing.
 
-An unreadable topic or consumer shows a problem instead of figures; the others are still listed.
+An unreadable topic or consumer shows a problem in place of figures. The others are still listed.
 """
 
 from collections import Counter
@@ -58,14 +58,14 @@ from coordinator_tasks.service.watch.silent_kafka import silenced
 DRAINING = "draining"
 STARTING, NOT_STARTED = "starting", "not started"
 EXPECTED = "expected"
-"""A presence in figures: absent for an announced restart."""
+"""A presence for figures: absent for an announced restart."""
 PRESENCES = (*Presence, EXPECTED, DRAINING, STARTING, NOT_STARTED)
 _UNSEEN = (
     "it has never registered: the launcher or the DAG `consumers` starts it; if that lasts, `driver.log` in its run "
     "folder says why"
 )
 _WISHES = frozenset({CauseKind.PAUSED, CauseKind.PINNED, CauseKind.ROLLED_BACK, CauseKind.SPLIT})
-"""Causes that `wishes` has too."""
+"""Causes that `wishes` already shows."""
 _ENDED = (Presence.GONE, STARTING, NOT_STARTED)
 
 
@@ -73,11 +73,12 @@ _ENDED = (Presence.GONE, STARTING, NOT_STARTED)
 class TopicOverview:
     """A managed topic. `owners`: consumer → number of partitions.
 
-    `moving`: partitions with an awaited close or start. `unread`: partition → why the partition has no reader, and the
-    remedy. `unowned`: the same partitions. `reason`: the step that is due or awaited. `blockers`: consumers that block
-    the step. `failing`: sentences about partitions that owners cannot process. `failures`: the same as values.
-    `wishes`: a person's freezes, pauses and pins. `wished`: the `reason` is one of the wishes. `problem`: why the topic
-    is unreadable; the figures are then empty.
+    - `moving`: partitions that wait for a close or a start.
+    - `unread`: partition → why it is not read, and the remedy. `unowned`: the numbers of these partitions.
+    - `reason`: the step that is due or awaited. `blockers`: consumers that delay the step.
+    - `failing`: sentences about partitions that owners cannot process. `failures`: the same as values.
+    - `wishes`: a person's freezes, pauses and pins. `wished`: the `reason` is one of the wishes.
+    - `problem`: why the topic is unreadable; the figures are then empty.
     """
 
     topic: str
@@ -102,8 +103,8 @@ class RunningTopic:
     """A consumer's report of one topic, and its grants.
 
     `lag_records`: `None` if no partition's lag is known. `lag_unknown`: number of `assigned` partitions without a
-    reported lag. `failures`: processing failures of the consumer, also in `reports`. `states`: partition → size of the state
-    that a stateful pipeline keeps.
+    reported lag. `failures`: processing failures of the consumer, which `reports` names too. `states`: partition → size
+    of the state that a stateful pipeline keeps.
     """
 
     topic: str
@@ -124,7 +125,7 @@ class RunningTopic:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return the reports for a person. A sink that does not answer appears once, without its error."""
+        """Return the reports for a person. A sink that does not answer is named once, without its error."""
         away = [one for one in self.failures if one.away]
         rest = self.reports_without([one.why for one in away])
         if not away:
@@ -143,15 +144,17 @@ class RunningTopic:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOverview:
-    """One consumer. `presence`: see `Presence`, or `draining`, `starting` (incarnation drawn, not registered), or `not
+    """One consumer. `presence`: a `Presence`, or `draining`, `starting` (incarnation drawn, not registered), or `not
     started` (wanted, but never launched).
 
-    `problem`: the event awaited for an absent owner, or else why the consumer did not answer or is not launched.
-    `ended`: why the last life ended, if gone or flapping, with its `exits`. `reports`: why the replacement waits, the
-    registration's problem, and the consumer's reports outside of topics. `release`: of this product; `code`: the
-    fleet's version of the code; both are empty if not registered, or from an older release. `pages`: Spark UI and
-    driver's log. `left`: gone after a clean leave. `drained`: asked to give all partitions away. `expected`: absent for
-    an announced restart.
+    - `problem`: what an absent owner waits for, or else why the consumer did not answer or is not launched.
+    - `ended`: if gone or flapping, why the last process ended. `exits`: the failed ends.
+    - `reports`: why its replacement waits, the problem of the registration, and reports that concern no topic.
+    - `release`: of this product; `code`: the fleet's version of the code. Both are empty without a registration, or if
+      an older release registered.
+    - `pages`: Spark UI and driver's log.
+    - `left`: gone after a clean leave. `drained`: asked to give all partitions away. `expected`: absent for an
+      announced restart.
     """
 
     consumer: str
@@ -175,9 +178,9 @@ class ConsumerOverview:
 
     @property
     def unwell(self) -> str:
-        """Return the health for a person; empty if well or without an answer.
+        """Return the health for a person; empty if the consumer is well or has not answered.
 
-        Failures of a topic are shown at the topic.
+        The failures of a topic are shown at the topic.
         """
         if self.condition in (None, Condition.OK):
             return ""
@@ -188,7 +191,7 @@ class ConsumerOverview:
 def topics(c: Coordinator, names: Collection[str] = (), problems: list[str] | None = None) -> list[TopicOverview]:
     """Return the managed or named topics, sorted. Raises the `Unavailable` kinds.
 
-    `problems` gets Kafka's silence. The topics then show the facts of ZooKeeper and the consumers.
+    If Kafka does not answer, `problems` gets the error, and the topics lack Kafka's facts.
     """
     chosen, silent = sorted(set(names or transitions.topics(c))), ""
     if problems is not None and chosen:
@@ -198,7 +201,7 @@ def topics(c: Coordinator, names: Collection[str] = (), problems: list[str] | No
             problems.append(error.told)
             c, silent = silenced(c, error), "Kafka does not answer"
         except Refused:
-            pass  # an account without the right sees ZooKeeper's facts, as a plan does
+            pass  # without the right, the topics show ZooKeeper's facts, as in a plan
     reports = {report.topic: report for report in transitions.preview(c, chosen)}
     found = [_topic(c, name, reports.get(name)) for name in chosen]
     ended, starts = _ended(c), fleet_starts(c) if any(one.unowned for one, _ in found) else ()
@@ -213,20 +216,20 @@ def topics(c: Coordinator, names: Collection[str] = (), problems: list[str] | No
 
 
 def _starting(topic: TopicOverview, starts: Collection[FleetStart]) -> str:
-    """Return the consumers that start and will read an unread topic; empty if a consumer reads the topic."""
+    """Return, in words, the starting consumers that will read an unread topic; empty if a consumer reads the topic."""
     return starts_of(topic.topic, starts) if topic.unowned and not topic.owners else ""
 
 
 def _with_starts(unread: Mapping[int, str], ownerless: Collection[int], starts: str) -> Mapping[int, str]:
-    """Return the reasons; a partition without an owner waits for the starting consumers."""
+    """Return the reasons. For a partition without an owner, the reason names the starting consumers."""
     return {p: f"no owner; {starts}" if starts and p in ownerless else why for p, why in unread.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A consumer that is missing, or gets nothing, because its processes ended with an error.
+    """A consumer that is missing, or gets no partitions, because its processes ended with an error.
 
-    `topics`: the consumer's topics; empty means any.
+    `topics`: the consumer's topics; empty means any topic.
     """
 
     consumer: str
@@ -255,7 +258,7 @@ def _ended(c: Coordinator) -> list[_Ended]:
 
 
 def _ended_of(topic: TopicOverview, ended: Iterable[_Ended]) -> str:
-    """Return why consumers of this topic ended, while partitions have no reader or an id waits after crashes."""
+    """Return why consumers of this topic ended, if partitions are not read or an id is in back-off after crashes."""
     return shown(
         [
             f"{one.consumer}: {one.exits.told}"
@@ -295,12 +298,12 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
 
 
 def _reason(report: transitions.TopicReport) -> str:
-    """Return the step that is due or awaited. A topic with failing owners does not count as settled."""
+    """Return the step that is due or awaited. If owners fail, the topic does not count as settled."""
     return "" if report.failing and report.settled else report.reason
 
 
 def unowned(c: Coordinator, problems: dict[str, CoordinatorError] | None = None) -> dict[str, Mapping[int, str]]:
-    """Return topic → partitions without a reader, with reason and remedy. Topics without such partitions are left out.
+    """Return topic → unread partitions, with reason and remedy. Topics without unread partitions are left out.
 
     `problems` gets the topics that cannot be read. Raises the `Unavailable` kinds.
     """
@@ -312,7 +315,7 @@ def unowned(c: Coordinator, problems: dict[str, CoordinatorError] | None = None)
 
 
 def unowned_of(c: Coordinator, views: Collection[TopicView], world: World) -> dict[str, Mapping[int, str]]:
-    """Return `unowned` of these topics, with Kafka's descriptions, in a world observed after they were read."""
+    """Return `unowned` of these topics with Kafka's descriptions, in a world observed after the topics were read."""
     found: dict[str, Mapping[int, str]] = {view.topic: unread(view, world, c.policy) for view in views}
     found = {topic: partitions for topic, partitions in found.items() if partitions}
     starts, ownerless = fleet_starts(c) if found else (), {view.topic: unowned_in(view) for view in views}
@@ -354,12 +357,12 @@ def at_stake(
 
 
 def not_known(consumer: str, problems: Mapping[str, CoordinatorError]) -> Iterator[str]:
-    """Yield a sentence about unreadable topics, to show beside the consumer's partitions."""
+    """Yield a sentence about the topics that are unreadable, for display beside the consumer's partitions."""
     return (f"what {consumer} has of {topic} is not known: {problem}" for topic, problem in problems.items())
 
 
 def at_stake_of(view: TopicView) -> dict[str, tuple[int, ...]]:
-    """Return consumer → partitions owned, closing or starting, sorted. Idle consumers are left out."""
+    """Return consumer → its owned, closing or starting partitions, sorted. Idle consumers are left out."""
     found: dict[str, set[int]] = {}
     for partition, owner in view.node.assignments.items() if view.node is not None else ():
         found.setdefault(owner, set()).add(partition)
@@ -371,10 +374,10 @@ def at_stake_of(view: TopicView) -> dict[str, tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class ClusterLook:
-    """A look at a cluster: the topics' nodes, all consumers with answers, and the fleets' consumers.
+    """An observation of a cluster: the topics' nodes, all consumers with their answers, and the fleets' consumers.
 
-    `held`: consumer → largest granted incarnation. `wanted`: consumer of a fleet → why not launched. `kept`: consumer →
-    why the replacing redeployment or upgrade waits, or the fleet shares topics.
+    `held`: consumer → largest incarnation with a grant. `wanted`: consumer of a fleet → why it is not launched. `kept`:
+    consumer → why its redeployment or upgrade waits, or that its fleet shares topics with another fleet.
     """
 
     nodes: Mapping[str, TopicNode]
@@ -388,7 +391,7 @@ class ClusterLook:
 def look(c: Coordinator, seen: ClusterObservation | None = None) -> ClusterLook:
     """Read all nodes, and ask each consumer's interface once. Raises the `Unavailable` kinds.
 
-    `seen`: an existing observation. Only consumers missing in it are read and asked.
+    `seen`: an observation to use. Only consumers that it lacks are read and asked.
     """
     if seen is not None:
         nodes, world = seen.topics.nodes, seen.stored_world
@@ -418,7 +421,7 @@ def look(c: Coordinator, seen: ClusterObservation | None = None) -> ClusterLook:
 def _kept(c: Coordinator, every: Collection[Fleet], topics: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield consumer → why its redeployment or upgrade waits. Unreadable records are left out.
 
-    A problem with a fleet's topics is reported at the fleet's first consumer.
+    The fleet's first consumer shows a problem with the fleet's topics.
     """
     shared = conflicts(every, topics)
     for fleet in every:
@@ -433,7 +436,7 @@ def _kept(c: Coordinator, every: Collection[Fleet], topics: Collection[str]) -> 
 
 
 def by_presence(found: Iterable[ConsumerOverview]) -> dict[str, int]:
-    """Return the number of consumers by presence. Zeros are included, because an unsent gauge keeps the last value.
+    """Return presence → number of consumers. Zeros are included, because a gauge that is not sent keeps its last value.
 
     A consumer that is away for an announced restart counts as `expected`, not as absent.
     """
@@ -442,7 +445,7 @@ def by_presence(found: Iterable[ConsumerOverview]) -> dict[str, int]:
 
 
 def failures(found: Iterable[ConsumerOverview]) -> tuple[CommonFailure, ...]:
-    """Return the processing failures of the consumers' own partitions, each cause once."""
+    """Return the processing failures at partitions that the consumers own, merged by cause."""
     return by_cause(
         common
         for one in found
@@ -454,7 +457,7 @@ def failures(found: Iterable[ConsumerOverview]) -> tuple[CommonFailure, ...]:
 def consumers(c: Coordinator, seen: ClusterLook | None = None) -> list[ConsumerOverview]:
     """Return the consumers that are registered, hold partitions, are in a fleet, or have a directive, sorted by id.
 
-    `seen`: an existing look. Raises the `Unavailable` kinds.
+    `seen`: an observation to use. Raises the `Unavailable` kinds.
     """
     seen = look(c) if seen is None else seen
     found = (_consumer(c, who, seen.world, seen.nodes, seen.held.get(who, 0)) for who in seen.everybody)
@@ -462,7 +465,7 @@ def consumers(c: Coordinator, seen: ClusterLook | None = None) -> list[ConsumerO
         replace(
             one,
             problem=one.problem
-            # A live consumer was launched on a host that may permit other launches than this host.
+            # Another host, with other permitted launches, may have launched a live consumer.
             or ("" if one.presence == Presence.LIVE else seen.wanted.get(one.consumer, ""))
             or (_UNSEEN if one.presence == NOT_STARTED else ""),
             reports=(*filter(None, [seen.kept.get(one.consumer)]), *one.reports),
@@ -508,7 +511,7 @@ def _consumer(
 
 
 def _left(claim: IdClaim) -> bool:
-    """Return whether the last life left cleanly, without a forced leave."""
+    """Return whether the last process left cleanly and without a forced leave."""
     return claim.ended.get(claim.incarnation) is Ending.LEFT and not claim.reasons.get(claim.incarnation)
 
 
@@ -527,13 +530,13 @@ def _problem(answer: Answer | None, *, registered: bool) -> str:
 
 
 def _misregistered(member: Member | None) -> tuple[str, ...]:
-    """Return the registered topics that are ignored, and why."""
+    """Return which registered topics are ignored, and why."""
     problem = topic_patterns.problem(member.topics) if member is not None else ""
     return (f"registered for topics: {problem}",) if problem else ()
 
 
 def _asked(life: Life, *, ended: bool) -> str:
-    """Return the request to this incarnation, with author and reason. `ended`: the process can no longer act on it."""
+    """Return, in words, the request to this incarnation, with author and reason. `ended`: too late to follow it."""
     parts = []
     if (isolation := life.isolation) is not None:
         how = "isolated, to be readmitted," if isolation.readmit else "isolated"

@@ -1,4 +1,4 @@
-"""Ask an unresponsive Kafka once per look, instead of waiting for one time-out after another."""
+"""If Kafka does not answer, ask only once per observation, and do not wait for one time-out after another."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,7 +10,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 
 
 class _SilentKafka:
-    """Every request fails at once with the first request's error."""
+    """A Kafka whose requests all fail at once with the first request's error."""
 
     def __init__(self, error: KafkaUnavailable) -> None:
         self._error = error
@@ -26,5 +26,5 @@ class _SilentKafka:
 
 
 def silenced(c: Coordinator, error: KafkaUnavailable) -> Coordinator:
-    """Return the coordinator with a Kafka that answers every request with this error at once."""
+    """Return a coordinator whose Kafka answers every request with this error at once."""
     return replace(c, kafka=cast("KafkaAdmin", _SilentKafka(error)))

@@ -1,7 +1,7 @@
 """A cluster in a file, for offline experiments: configuration, assignment, rates, members and history.
 
 The file holds the inputs of planning and no free text: no reasons, reports, names of people, addresses, settings or
-fleets. A file is outside input, and checked like ZooKeeper nodes.
+fleets. A file is outside input, so its parts are checked like ZooKeeper nodes.
 """
 
 import json
@@ -42,11 +42,11 @@ from coordinator_tasks.service.plan.cluster_view import site_of
 KIND = "partition coordinator snapshot"
 MAX_BYTES = 64 * 1024 * 1024
 PACK_OVER = 500_000
-"""Bytes of a topic's node. A longer node is packed, because a reader applies ZooKeeper's limit."""
+"""Bytes. A longer topic node is packed, because a reader of the file applies ZooKeeper's limit."""
 MAX_RECORDS = 500
-"""Maximum newest records of each topic, for the pauses of moves."""
+"""Maximum records of each topic, the newest, from which pauses of moves are predicted."""
 HISTORY_BYTES = MAX_BYTES // 2
-"""Maximum bytes of all histories together. Each topic has the same share."""
+"""Maximum bytes of all histories together. All topics have the same share."""
 _NOWHERE = "http://localhost:1"
 T = TypeVar("T")
 
@@ -217,7 +217,7 @@ def _decoded(path: str, raw: bytes) -> ClusterSnapshot:
 
 
 def _objects(whole: Fields, name: str, allowed: Callable[[str], bool]) -> list[tuple[str, Fields]]:
-    """Return the named objects of an object, sorted."""
+    """Return the objects inside an object, by name, sorted."""
     inner = whole.nested(name)
     for key in inner.data:
         if not allowed(key):
@@ -234,7 +234,7 @@ def _raw(one: Fields) -> bytes:
 
 
 def _part(one: Fields, name: str, read: Callable[[str, bytes], T]) -> T | None:
-    """Return a node of a topic; `None` if absent."""
+    """Return the data of a topic's node; `None` if absent."""
     if one.data.get(name) is None:
         return None
     return read(f"{one.path} {one.where}{name}", _raw(one.nested(name)))

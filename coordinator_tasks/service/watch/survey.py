@@ -1,6 +1,6 @@
-"""Observe a cluster repeatedly for metrics: present state, events and the lag of the groups.
+"""Observe a cluster repeatedly for metrics: present state, events, and the lag of the groups.
 
-Events since the first look are counted from the histories. Writes nothing and needs no Airflow.
+Events since the first observation are counted from the histories. Writes nothing and needs no Airflow.
 """
 
 import math
@@ -31,19 +31,20 @@ from coordinator_tasks.service.watch.overview import ConsumerOverview
 from coordinator_tasks.service.watch.topic_metrics import TopicFigures, figures
 
 MAX_RECORDS = 500
-"""Maximum records of a topic in a look. Older records are skipped."""
+"""Maximum records of a topic per observation. Older records are skipped."""
 AUDIT_EVERY_S = 30.0
-"""Seconds between audits. An audit asks every consumer and group, and may need a second look."""
+"""Seconds between audits. An audit asks every consumer and group, perhaps twice."""
 
 
 @dataclass(slots=True)
 class TopicEvents:
-    """Events of a topic since the first look.
+    """Events of a topic since the first observation.
 
-    `unasked`: rebalances that no person requested. `moves`: by kind. `pauses`: the totals of moved partitions with
-    waiting records, in seconds. `extras`: the same without the usual stall. `at_least`: pauses with bounds only.
-    `idle`: moved partitions without waiting records. `waited`: waiting records. `stalls`: of each rebalance, the
-    longest stall of a staying partition. `unowned_s`: seconds without an owner, summed over partitions.
+    - `unasked`: rebalances that nobody requested. `moves`: by kind.
+    - `pauses`: total seconds of each moved partition with waiting records. `extras`: the same without the usual stall.
+    - `at_least`: number of pauses with bounds only. `idle`: number of moved partitions without waiting records.
+    - `waited`: number of waiting records. `stalls`: for each rebalance, the longest stall of a staying partition.
+    - `unowned_s`: seconds without an owner, summed over partitions.
     """
 
     rebalances: int = 0
@@ -60,9 +61,9 @@ class TopicEvents:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """The lag by the group's commit in Kafka. `lag_s`, `status`: `None` if unknown.
+    """The lag of a partition behind the group's commit in Kafka. `lag_s`, `status`: `None` if unknown.
 
-    `told`: the owner answers with the lag.
+    `told`: the owner answers and reports the lag.
     """
 
     group: str
@@ -79,12 +80,12 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """One look. `oldest_unowned_s`: topic → seconds for which its oldest unowned partition has been seen.
+    """One observation. `oldest_unowned_s`: topic → for how many seconds its oldest unowned partition has been seen.
 
-    `wanted`: number of consumers in fleets. `desired`: fleet → the last decision of its growth, in shadow mode too.
-    `groups`: Burrow's status of each; `None` if not judged lately. `unknown`: groups with unknown offsets, with the
-    reason. `audited`: the last ownership audit, and its time. `broken`: consumers with a wrong answer, such as a
-    refused certificate.
+    - `wanted`: number of consumers in fleets. `desired`: fleet → the last decision of its growth, also in shadow mode.
+    - `groups`: group → Burrow's status; `None` if not judged lately. `unknown`: group → why its offsets are unknown.
+    - `audited`: the last audit of ownership, and its time.
+    - `broken`: consumers with an unusable answer, such as a refused certificate.
     """
 
     cluster: str
@@ -103,7 +104,7 @@ class Survey:
 
 
 class Surveyor:
-    """Keeps the state between looks."""
+    """Makes the observations, and keeps the state between them."""
 
     def __init__(self, c: Coordinator) -> None:
         self._c = c
@@ -115,7 +116,7 @@ class Surveyor:
         self._looked_at: float | None = None
 
     def look(self) -> Survey:
-        """Look once. Without Kafka the lags are unknown. Raises `StoreUnavailable` and `DiscoveryUnavailable`."""
+        """Observe once. Without Kafka the lags are unknown. Raises `StoreUnavailable` and `DiscoveryUnavailable`."""
         c = self._c
         looked: list[overview.ClusterLook] = []
 
@@ -152,7 +153,7 @@ class Surveyor:
         )
 
     def _audit(self) -> tuple[float, Audit]:
-        """Return the last audit and its time. Make a new audit if due."""
+        """Return the last audit and its time. Audit anew if due."""
         clock = self._c.clock
         if clock.monotonic() >= self._audit_at_s:
             found = audit.audit(self._c, always=False)
@@ -169,13 +170,13 @@ class Surveyor:
             if topic not in self._events:
                 self._events[topic] = _Events(self._c, topic)
             self._events[topic].look()
-        # Set only after everything is read, so that the next look counts the seconds of a failed look.
+        # Set only after everything is read. If an observation fails, the next observation counts its seconds too.
         now, unowned = self._c.clock.monotonic(), self._unowned
         passed_s = 0.0 if self._looked_at is None else now - self._looked_at
         self._looked_at, self._unowned = now, {}
         for one in topics:
             before = unowned.get(one.topic, {})
-            # A partition that has lost or found an owner since then counts half of the pause, on average.
+            # A partition that has lost or found an owner meanwhile was unowned for half of the time, on average.
             self._events[one.topic].happened.unowned_s += passed_s * (len(before) + len(one.unowned)) / 2
             self._unowned[one.topic] = {partition: before.get(partition, now) for partition in one.unowned}
 
@@ -207,20 +208,20 @@ class Surveyor:
 
 
 class _Events:
-    """Counts the records of a topic, and completed pauses."""
+    """Counts the records of a topic, and the pauses once complete."""
 
     def __init__(self, c: Coordinator, topic: str) -> None:
         self.happened = TopicEvents()
         self._c = c
         self._topic = topic
-        self._changes: int | None = None  # number of added or pruned records
+        self._changes: int | None = None  # number of changes of the history's folder: added and pruned records
         self._last: int | None = None
-        self._unasked = ""  # the last counted rebalance
+        self._unasked = ""  # name of the last counted rebalance
         self._open: dict[int, _Open] = {}
 
     def look(self) -> None:
         """Count the new records. Skip unreadable records and histories."""
-        with suppress(NoAccess):  # a reader of the history reports it
+        with suppress(NoAccess):  # a reader of the history reports the missing right
             self._look()
 
     def _look(self) -> None:
@@ -243,8 +244,8 @@ class _Events:
     def _read(self, sequences: Collection[int]) -> list[Record]:
         paths = {sequence: self._c.paths.record(self._topic, sequence) for sequence in sequences}
         found: list[Record] = []
-        for sequence, node in find_many(self._c.zk, paths, {}).items():  # unreadable records are left out as well
-            with suppress(Malformed):  # a reader of the history reports it
+        for sequence, node in find_many(self._c.zk, paths, {}).items():  # unreadable records are left out too
+            with suppress(Malformed):  # a reader of the history reports the unreadable record
                 found.append(decode_record(paths[sequence], node.data, sequence))
         return found
 
@@ -267,7 +268,7 @@ class _Events:
 
 
 class _Open:
-    """An ended rebalance whose pauses are being measured. `counted`: partitions counted so far."""
+    """An ended rebalance whose pauses are still being measured. `counted`: partitions counted so far."""
 
     def __init__(self, until: float) -> None:
         self.until = until

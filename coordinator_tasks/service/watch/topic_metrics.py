@@ -17,16 +17,16 @@ from coordinator_tasks.service.watch.overview import ClusterLook
 MAX_TOPICS = 1_000
 MAX_CONSUMERS = 10_000
 MAX_FLEETS = 1_000
-"""Maximum fleets of each kind with metrics, the first by name."""
+"""Maximum fleets of each kind that have metrics: the first by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicFigures:
-    """A managed topic. `not_stable_s`: seconds of the present rebalance; 0 while Stable or never planned.
+    """A managed topic. `not_stable_s`: seconds of the rebalance under way; 0 while Stable or never planned.
 
-    `owners`: partition → assigned consumer. `unowned`: partitions without a reader (`core.machine.unread`). `moving`:
-    partitions with an unconfirmed close or start. `handoffs`: partitions in a hand-off. `removed`: the topic is
-    removed. `problem`: why the topic is unreadable; the figures are then empty.
+    - `owners`: partition → owner. `unowned`: partitions that are not read (`core.machine.unread`).
+    - `moving`: partitions with an unconfirmed close or start. `handoffs`: partitions in a hand-off.
+    - `removed`: the topic is removed. `problem`: why the topic is unreadable; the figures are then empty.
     """
 
     topic: str
@@ -45,14 +45,14 @@ class TopicFigures:
 
 @dataclass(frozen=True, slots=True)
 class TopicLag:
-    """A topic's lag, reported by the owners; `None` if not reported."""
+    """A topic's lag as its owners report it; `None` if not reported."""
 
     unknown: int = 0
-    """Number of owned partitions without a reported lag."""
+    """Number of owned partitions whose lag is not reported."""
     records: int | None = None
-    """Offsets to the log's end, summed over partitions with a reported lag."""
+    """Sum over the reported lags: offsets up to the log's end."""
     seconds: float | None = None
-    """Age in seconds of the oldest unread record, assuming that records arrived evenly; the maximum over partitions."""
+    """Age in seconds of the oldest unread record, if records arrived evenly: the maximum over partitions."""
 
 
 def lags(seen: ClusterLook) -> dict[str, TopicLag]:
@@ -76,9 +76,9 @@ def _owned(seen: ClusterLook, topic: str) -> Iterator[RunningPartition]:
 
 
 def figures(c: Coordinator, names: Collection[str] = (), look: Callable[[], World] | None = None) -> list[TopicFigures]:
-    """Return figures of the named (default: all) managed topics, sorted. Raises `StoreUnavailable`.
+    """Return the figures of the named managed topics (all if empty), sorted. Raises `StoreUnavailable`.
 
-    `look` observes the consumers after the topics are read.
+    `look` observes the consumers, after the topics are read.
     """
     views = {name: _loaded(c, name) for name in sorted(set(names or transitions.topics(c)))}
     world = look() if look is not None else None
@@ -86,7 +86,7 @@ def figures(c: Coordinator, names: Collection[str] = (), look: Callable[[], Worl
 
 
 def figures_of(c: Coordinator, topics: StoredTopics, world: World | None = None) -> list[TopicFigures]:
-    """Return the figures of topics that were read already. `world`: observed afterwards."""
+    """Return the figures of topics that are already read. `world`: observed after reading them."""
     views: dict[str, TopicView | str] = {name: error.told for name, error in topics.unread.items()}
     views |= {view.topic: view for view in topics.views}
     return [_of_topic(c, name, view, world) for name, view in sorted(views.items())]
