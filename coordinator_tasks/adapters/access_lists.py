@@ -1,7 +1,7 @@
-"""Access lists (ACLs) of nodes: the right list for each node, and the check of a stored list.
+"""Access lists (ACLs) of nodes: the list that each node should have, and the check of a stored list.
 
-Without separate accounts, only the creating account may use a node. With separate accounts, the coordinator's account
-has all rights, and a consumer's account the rights in `core.node_rights`.
+Without separate accounts, only the account that created a node may use it. With separate accounts, the coordinator's
+account has all rights, and a consumer's account has the rights in `core.node_rights`.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from coordinator_tasks.adapters.zookeeper_access import DIGEST_MD5, ZooKeeperAcc
 from coordinator_tasks.core.errors import NoAccess, Refused, StoreUnavailable
 from coordinator_tasks.core.protocol import node_rights
 
-_HIDDEN = "x"  # the server shows this in place of a digest, unless the account may change the list
+_HIDDEN = "x"  # shown by the server in place of a digest, unless the account may change the list
 _LETTERS = {
     "c": Permissions.CREATE,
     "d": Permissions.DELETE,
@@ -27,12 +27,12 @@ MEND = "coordinator zookeeper-rights"
 
 @dataclass(frozen=True, slots=True)
 class AccessLists:
-    """Access lists for an account and for the further accounts in its settings."""
+    """The access lists that follow from an account and from the other accounts in its settings."""
 
     access: ZooKeeperAccess
 
     def acl_of(self, path: str) -> list[ACL]:
-        """Return the access list for a new node; `path` is without the chroot."""
+        """Return the access list for a new node. `path` does not include the chroot."""
         if not self.access.separate:
             return list(CREATOR_ALL_ACL if self.access.closes_nodes else OPEN_ACL_UNSAFE)
         rights, mine = _permissions(node_rights.of_consumers(path)), self._own_id()
@@ -42,7 +42,7 @@ class AccessLists:
         return [ACL(Permissions.ALL, mine), *(one for one in others if rights)]
 
     def may_create(self, path: str) -> bool:
-        """Return whether this account creates the node. A consumer's account creates only the consumers' nodes."""
+        """Return whether this account creates the node. A consumer's account creates only nodes of consumers."""
         return not self.access.coordinator or node_rights.is_created_by_consumers(path)
 
     def _own_id(self) -> Id:
@@ -54,9 +54,9 @@ class AccessLists:
         return CREATOR_ALL_ACL[0].id
 
     def check_closed(self, folder: str, acls: Sequence[ACL], top: str, chroot: str = "") -> None:
-        """Raise `Refused` if other accounts may change the folder, or if this account does not own the folder.
+        """Raise `Refused` if other accounts may change the folder, or if another account owns the folder.
 
-        `acls`: the folder's access list. The error tells how to mend the lists of all nodes below `top`. Both paths
+        `acls`: the folder's access list. The error tells how to repair the lists of all nodes below `top`. Both paths
         begin with the `chroot`.
         """
         if any(one.id.scheme == "world" and one.perms & ~Permissions.READ for one in acls):
@@ -87,7 +87,7 @@ class AccessLists:
                     f"{_letters(one.perms)} there, while a consumer needs {letters}. {self._mending()}"
                 )
         if not rights or node_rights.is_created_by_consumers(path):
-            return  # each consumer creates this folder for its own account
+            return  # each consumer's account creates this folder for itself
         wanted = [_id(one) for one in self.access.consumers] if self.access.consumers else [self._own_id()]
         for account in wanted:
             found = [
@@ -112,13 +112,13 @@ class AccessLists:
         return f"Type `{MEND}`"
 
     def missing(self, folder: str) -> StoreUnavailable:
-        """Return the error for a missing folder that only the coordinator's account creates."""
+        """Return the error for a missing folder. Only the coordinator's account creates the folder."""
         return StoreUnavailable(
             f"{folder} is not in ZooKeeper, and this account may not create it; start the coordinator, which does"
         )
 
     def foreign(self, folder: str, top: str) -> Refused:
-        """Return the error for another account's folder."""
+        """Return the error for a folder of another account."""
         if self.access.coordinator:
             return NoAccess(
                 f"{folder} in ZooKeeper is not for this account, or not of the coordinator that zookeeper_access.coordinator "
@@ -132,9 +132,8 @@ class AccessLists:
         )
 
     def _is_mine(self, one: ACL) -> bool:
-        """Return whether the entry may be this account's.
-
-        Only the server knows the name in a certificate and of a SASL user.
+        """Return whether the entry may be this account's. The names of certificates and SASL users are known to the
+        server only.
         """
         if one.id.scheme == "digest" and self.access.user and not self.access.sasl_mechanism:
             return _is_same(one.id, Id("digest", make_digest_acl_credential(self.access.user, self.access.password)))
@@ -155,7 +154,7 @@ def _id(account: str) -> Id:
 
 
 def _is_same(found: Id, wanted: Id) -> bool:
-    """Return whether both ids are the same account, as far as the server shows them."""
+    """Return whether both ids are the same account, as far as the server's answer shows the accounts."""
     hidden = f"{wanted.id.partition(':')[0]}:{_HIDDEN}" if wanted.scheme == "digest" else wanted.id
     return found.scheme == wanted.scheme and found.id in (wanted.id, hidden)
 

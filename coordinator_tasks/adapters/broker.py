@@ -19,13 +19,13 @@ from coordinator_tasks.core.errors import BadSettings, CoordinatorError, KafkaUn
 from coordinator_tasks.library_log import LIBRARY_LOG
 
 DEFAULT_LIMIT_S = 10.0
-_GRACE_S = 1.0  # librdkafka ends a request at the limit, but with a delay
-_CONNECT_MS = 10  # librdkafka delays each connection by about this, even the first; its default is 100
+_GRACE_S = 1.0  # librdkafka ends a request only some time after the limit
+_CONNECT_MS = 10  # librdkafka delays every connection by this time, even the first; its default is 100
 _NEVER_S = 3600.0  # the longest time-out that librdkafka takes
-_LOST_S = 4.0  # librdkafka looks up a coordinator three times within a second, and may then wait for ever
+_LOST_S = 4.0  # librdkafka looks for a coordinator three times within a second, and may wait for ever afterwards
 LOOK_S = 0.1
-MAX_READERS = 8  # kept consumers that read committed offsets
-# consumer settings for which an admin client logs a warning
+MAX_READERS = 8  # number of consumers kept for reading committed offsets
+# settings of consumers, for which an admin client logs a warning
 _CLIENT_ONLY = ("isolation.level", "group.id", "enable.auto.commit")
 _LOGIN_ERRORS = frozenset({"_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED"})
 _NO_ANSWER = frozenset({"_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE"})
@@ -68,15 +68,15 @@ class Broker:
         self._client = self._new_client()
 
     def _new_client(self) -> AdminClient:
-        # librdkafka takes the callback among the settings, but the type stubs do not know this.
+        # librdkafka takes the callback among the settings, but the type stubs do not declare this.
         settings: Any = {**self.usable, "error_cb": _weak(self._trouble)}
         return built(lambda: AdminClient(settings, logger=LIBRARY_LOG))
 
     def results(self, send: Send[K]) -> "_Results[K]":
-        """Send a request; return results or `KafkaException`s by key.
+        """Send a request. Return results or `KafkaException`s by key.
 
-        A time-out replaces the client. After its only broker has hung, a client may wait for a controller for ever,
-        while other clients get answers (librdkafka 2.16).
+        After a time-out the client is replaced: if its only broker has hung, a client may wait for a controller for
+        ever, while a new client gets answers (librdkafka 2.16).
         """
         client = self._client
         found = self._answers(client, self._sent(client, send, self.limit_s), self.limit_s + _GRACE_S)
@@ -87,16 +87,16 @@ class Broker:
         return _Results(found, self)
 
     def of_coordinator(self, send: Send[K], *, only_reads: bool = False) -> "_Results[K]":
-        """Send a request to a group's coordinator; return results or `KafkaException`s by key.
+        """Send a request to a group's coordinator. Return results or `KafkaException`s by key.
 
-        While the coordinator loads or moves, as at the start of a broker, it changes nothing, so the request is sent
-        again for up to `limit_s`. With `only_reads`, an unanswered request is also sent again, because librdkafka stops
-        looking for a coordinator that needs more than a second to start.
+        While the coordinator loads or moves, as after a broker's start, it answers with an error and changes nothing.
+        So the request is sent again for up to `limit_s`. With `only_reads`, a request without an answer is sent again
+        too, because librdkafka stops looking for a coordinator that takes more than a second to start.
 
-        librdkafka's own time-out is not used. If this time-out comes before the coordinator is found, librdkafka
-        releases one reference too many, and aborts the process once the coordinator answers
-        (`rd_kafka_admin_coord_request`, 2.16.0). A request that times out ends with its client; unsent parts are never
-        sent.
+        librdkafka's own time-out is not used. If the time-out came before the coordinator is found, librdkafka would
+        release one reference too many, and abort the process at the coordinator's answer
+        (`rd_kafka_admin_coord_request`, 2.16.0). A request that times out ends with its client, and its unsent parts
+        are never sent.
         """
         deadline_s = time.monotonic() + self.limit_s
         while True:
@@ -114,7 +114,7 @@ class Broker:
         client = self._client
         futures = self._sent(client, send, _NEVER_S)
         try:
-            # A weak reference, so that an error and its frames do not keep the client alive.
+            # A weak reference: an error with its frames must not keep the client alive.
             return self._answers(weakref.proxy(client), futures, limit_s)
         finally:
             if not all(future.done() for future in futures.values()):
@@ -122,7 +122,7 @@ class Broker:
             del client
 
     def _replace(self, client: AdminClient) -> None:
-        """Replace the current client; the old client ends with its last user."""
+        """Replace the current client. The old client ends when its last user does."""
         with self._lock:
             if self._client is client:
                 self._client = self._new_client()
@@ -136,7 +136,7 @@ class Broker:
             raise Refused(f"Kafka's client does not accept the request: {_said(error)}; correct it") from error
 
     def _answers(self, client: AdminClient, futures: Futures[K], limit_s: float) -> dict[K, Any] | None:
-        """Return results and errors by key; `None` if any are missing after `limit_s`."""
+        """Return results and errors by key; `None` if any of them is missing after `limit_s`."""
         deadline_s = time.monotonic() + limit_s
         pending = set(futures.values())
         while pending:
@@ -159,7 +159,7 @@ class Broker:
         all_down = error.name() == "_ALL_BROKERS_DOWN"
         self._all_down |= all_down
         if all_down and self._last_trouble is not None:
-            return  # a consequence of the last trouble, with less detail
+            return  # a consequence of the last error, with less detail
         self._troubles.append(error)
         self._last_trouble = error
 
@@ -173,8 +173,8 @@ class Broker:
 
         `stable`: wait for the end of transactions that would change the offsets.
 
-        The offsets are read by a consumer that never subscribes: if the coordinator loads or has moved, librdkafka's
-        admin client dereferences a null pointer and ends the process (`rd_kafka_handle_OffsetFetch`, 2.16.1).
+        A consumer that never subscribes reads the offsets. librdkafka's admin client cannot: if the coordinator loads
+        or has moved, it dereferences a null pointer and ends the process (`rd_kafka_handle_OffsetFetch`, 2.16.1).
         """
         self._troubles.clear()
         reader = self._reader(group, stable)
@@ -185,7 +185,7 @@ class Broker:
             except KafkaException as error:
                 reader.poll(0)  # calls `_trouble` with the reason
                 self._check_login()
-                if group in self._denied:  # librdkafka reports the denial by a callback; the request itself times out
+                if group in self._denied:  # librdkafka reports a denial by a callback; the request times out
                     raise self.translated(KafkaException(self._denied[group]), f"group {group!r}") from error
                 if time.monotonic() > deadline_s or not _is_moving(error):
                     raise self.translated(error, f"group {group!r}") from error
@@ -196,7 +196,7 @@ class Broker:
                 return found
 
     def group_metadata(self, group: str) -> Any:
-        """Return the metadata with which a transaction commits for a group without members."""
+        """Return the metadata that a transaction needs to commit for a group without members."""
         return self._reader(group, stable=True).consumer_group_metadata()
 
     def _reader(self, group: str, stable: bool) -> Consumer:
@@ -211,12 +211,11 @@ class Broker:
                 reader = built(lambda: Consumer(settings, logger=LIBRARY_LOG))
             self._readers[key] = reader
             if len(self._readers) > MAX_READERS:
-                del self._readers[next(iter(self._readers))]  # the consumer ends with its last user
+                del self._readers[next(iter(self._readers))]  # the consumer ends when its last user does
             return reader
 
     def _check_login(self) -> None:
-        # A single broker may have a wrong certificate while others answer. So `_SSL` counts only when all brokers are
-        # down.
+        # One broker may have a wrong certificate while others answer. So `_SSL` counts only if all brokers are down.
         errors = _LOGIN_ERRORS if self._all_down else _LOGIN_ERRORS - {"_SSL"}
         refusal = next((trouble for trouble in self._troubles if trouble.name() in errors), None)
         if refusal is not None:
@@ -226,7 +225,7 @@ class Broker:
             )
 
     def unavailable(self, what: object) -> KafkaUnavailable:
-        # librdkafka reports the same trouble only once in 30 s.
+        # librdkafka reports the same error only once in 30 s, so the last error is kept.
         last = self._troubles[0] if self._troubles else self._last_trouble
         trouble = f" ({last.str()})" if last is not None else ""
         return KafkaUnavailable(
@@ -235,7 +234,7 @@ class Broker:
         )
 
     def translated(self, error: Exception, about: object) -> CoordinatorError:
-        """Return our error for a failed part of a request; `about` names the part."""
+        """Return our error for the part of a request that has failed. `about` names the part."""
         cause = _cause(error)
         if cause is None:
             return self.unavailable(error)
@@ -249,15 +248,12 @@ class Broker:
 
 
 def built(client: Callable[[], C]) -> C:
-    """Return a client of the library. Raises `BadSettings` for settings that the library refuses.
-
-    Consumers and producers refuse different settings.
-    """
+    """Return a client of the library. Raises `BadSettings` for settings that this kind of client refuses."""
     try:
         return client()
     except (KafkaException, ValueError, TypeError) as error:
         raise BadSettings(f"the Kafka settings are not usable: {_said(error)}; correct them") from error
-    except AttributeError as error:  # raised for `default.topic.config` alone, the only setting that is a group
+    except AttributeError as error:  # raised only for `default.topic.config`, a group of settings
         raise BadSettings(
             "the Kafka settings are not usable: default.topic.config is no group of settings; "
             "write its entries beside the others"
@@ -265,7 +261,7 @@ def built(client: Callable[[], C]) -> C:
 
 
 def _weak(method: Callable[..., None]) -> Callable[..., None]:
-    """Return a weak callback for a client that the method's object keeps.
+    """Return a callback that holds the method's object by a weak reference, for a client that the object keeps.
 
     With a strong reference, client and object would form a cycle and wait for Python's garbage collection.
     """
@@ -284,7 +280,7 @@ class _Results(Generic[K]):
         self._broker = broker
 
     def get(self, key: K, about: object, missing: Collection[int] = ()) -> Any:
-        """Return the result; `None` for an error with a code in `missing`. Raises our error for any other failure."""
+        """Return the result; `None` for an error whose code is in `missing`. Raises our error for any other failure."""
         result = self._results[key]
         if not isinstance(result, BaseException):
             return result
@@ -295,13 +291,13 @@ class _Results(Generic[K]):
         raise result
 
     def only(self, about: object) -> Any:
-        """Return the result of a request with a single part."""
+        """Return the result of a request that has a single part."""
         (key,) = self._results
         return self.get(key, about)
 
 
 def _cause(error: object) -> KafkaError | None:
-    """Return the Kafka error in an exception of the client, or `None`."""
+    """Return the Kafka error inside an exception of the client; `None` if there is none."""
     found = error.args[0] if isinstance(error, KafkaException) and error.args else error
     return found if isinstance(found, KafkaError) else None
 
@@ -312,7 +308,7 @@ def _has_timed_out(result: Any) -> bool:
 
 
 def _is_moving(result: Any) -> bool:
-    """Return whether the answer says that the group's coordinator is not ready, for the group or a partition."""
+    """Return whether the group's coordinator is not ready, by the answer for the group or for a partition."""
     errors = [_cause(result), *(one.error for one in getattr(result, "topic_partitions", []))]
     return any(error is not None and error.code() in _MOVING for error in errors)
 

@@ -1,4 +1,4 @@
-"""Service discovery in ZooKeeper: an ephemeral node per consumer, and the claim of the consumer's id."""
+"""Service discovery in ZooKeeper: an ephemeral node for each consumer, and the claim of the consumer's id."""
 
 import logging
 import threading
@@ -23,12 +23,12 @@ from coordinator_tasks.core.protocol.znodes import CHUNK, chunks, compare_and_se
 
 _POLL_S = 0.5
 IsGone = Callable[[str], bool]
-"""Whether the named process of this host has certainly ended; False if uncertain."""
+"""Returns whether the named process of this host has certainly ended; False if uncertain."""
 log = logging.getLogger(__name__)
 
 
 class ZooKeeperDiscovery:
-    """`ports.Discovery` on the member nodes of a cluster."""
+    """`ports.Discovery` on the nodes in a cluster's folder `members`."""
 
     def __init__(self, zk: ZooKeeper, paths: Paths) -> None:
         self._zk = zk
@@ -42,7 +42,7 @@ class ZooKeeperDiscovery:
             self._zk.sync()
             names = self._consumers(self._zk.children(self._paths.members))
             for chunk in chunks(names, CHUNK):
-                # A node that vanishes between the two reads is an absent consumer.
+                # A node that vanishes between the two reads belongs to an absent consumer.
                 for name, node in find_many(self._zk, {one: self._paths.member(one) for one in chunk}, denied).items():
                     found[name] = _read_or_named(self._paths.member(name), node, name)
         except NodeMissing:
@@ -52,7 +52,7 @@ class ZooKeeperDiscovery:
         return found | {name: _unreadable(name, error) for name, error in denied.items()}
 
     def _consumers(self, children: Sequence[str]) -> list[str]:
-        """Return the children with a consumer's name. Any other child is logged once and ignored."""
+        """Return the children whose names are consumer ids. Any other child is logged once and ignored."""
         strange = frozenset(child for child in children if not is_consumer(child))
         for child in sorted(strange - self._strange):
             log.warning(
@@ -66,17 +66,17 @@ class ZooKeeperDiscovery:
             if self._zk.find(self._paths.members, watcher) is not None:
                 self._zk.children(self._paths.members, watcher)
         except NodeMissing:
-            pass  # the node vanished in between, and the watch has fired
+            pass  # the node vanished after the read, and the watch has fired
         except StoreUnavailable as error:
             raise DiscoveryUnavailable(f"the registry of consumers is in ZooKeeper: {error}") from error
 
 
 class ZooKeeperRegistry:
-    """`ports.Registry`: one transaction makes the ephemeral node and updates the claim.
+    """`ports.Registry`: one transaction creates the ephemeral node and updates the claim.
 
-    The claim's version changes with every registration, so a coordinator's guarded write fails. `wait_s`: seconds that
-    `register` waits for another incarnation's node to vanish before it raises `IdInUse`. `is_gone`: whether the former
-    process of the id has ended.
+    Every registration changes the claim's version, so a coordinator's guarded write then fails. `wait_s`: seconds that
+    `register` waits until another incarnation's node vanishes, before it raises `IdInUse`. `is_gone`: whether the
+    former process of the id has ended.
     """
 
     def __init__(
@@ -103,14 +103,14 @@ class ZooKeeperRegistry:
     def _writes(self, member: Member, found: Node | None) -> list[Operation]:
         path, data = self._paths.member(member.consumer), encode_member(member)
         if found is not None and found.stat.ephemeral_owner == self._zk.session_id and found.data == data:
-            return []  # an earlier call has succeeded, but its answer was lost
+            return []  # an earlier call succeeded, but its answer was lost
         replaced: list[Operation] = [] if found is None else [Delete(path, found.stat.version)]
         claim = read_claim(self._zk, self._paths, member.consumer)
         noted = _registered(claim, member, self._clock, self._is_gone)
         return [*replaced, Create(path, data, ephemeral=True), write_claim(self._paths, noted)]
 
     def _await_free(self, member: Member, deadline_s: float) -> Node | None:
-        """Wait until no other process has the id. Return this process's registration, or `None` if absent."""
+        """Wait until no other process has the id. Return this process's own node, or `None` if there is none."""
         path = self._paths.member(member.consumer)
         while True:
             self._zk.sync()
@@ -141,9 +141,9 @@ class ZooKeeperRegistry:
 
 
 def claim_incarnation(zk: ZooKeeper, paths: Paths, consumer: str, step: int) -> int:
-    """Draw this process's incarnation, once per process start. A new session keeps the incarnation.
+    """Draw this process's incarnation, once per process. A new session keeps the incarnation.
 
-    Numbers only grow, by `step` (see `claims.drawn`). A draw whose answer was lost leaves a gap: draw again.
+    Numbers only grow, by `step` (see `claims.drawn`). If the answer to a draw is lost, draw again.
     """
     zk.ensure(paths.ids)
 
@@ -159,7 +159,7 @@ def claim_incarnation(zk: ZooKeeper, paths: Paths, consumer: str, step: int) -> 
 
 
 def _registered(claim: IdClaim, member: Member, clock: Clock, is_gone: IsGone) -> IdClaim:
-    """Return the claim with this registration, and with the former process's end if the end is certain."""
+    """Return the claim with this registration. If the former process has certainly ended, the claim says so too."""
     before = predecessor(claim, member)
     return registered(claim, member, clock.now(), predecessor_gone=bool(before) and is_gone(before))
 
@@ -167,9 +167,9 @@ def _registered(claim: IdClaim, member: Member, clock: Clock, is_gone: IsGone) -
 def note_registration(
     zk: ZooKeeper, paths: Paths, member: Member, clock: Clock, is_gone: IsGone = lambda _: False
 ) -> None:
-    """Update the claim for a registration outside of ZooKeeper.
+    """Update the claim for a registration that is stored outside of ZooKeeper.
 
-    A repeated registration is not noted, because repeats count as flapping.
+    A repeated registration of the same process changes nothing, because it would count as flapping.
     """
     zk.ensure(paths.ids)
 
@@ -183,7 +183,7 @@ def note_registration(
 
 
 def read_claim(zk: ZooKeeper, paths: Paths, consumer: str) -> IdClaim:
-    """Return the claim of an id; an empty claim (version -1) if absent."""
+    """Return the claim of an id; an empty claim (version -1) if there is none."""
     found = zk.find(paths.id(consumer))
     if found is None:
         return IdClaim(consumer, 0)
@@ -191,12 +191,12 @@ def read_claim(zk: ZooKeeper, paths: Paths, consumer: str) -> IdClaim:
 
 
 def write_claim(paths: Paths, claim: IdClaim) -> Operation:
-    """Return the guarded write of a claim from `read_claim`."""
+    """Return the guarded write of a claim that `read_claim` has returned."""
     return put(paths.id(claim.consumer), encode_claim(claim), claim.version)
 
 
 def _read_or_named(path: str, node: Node, consumer: str) -> Member:
-    """Return the member. An unreadable node stays a registration, and does not hide other members."""
+    """Return the member. An unreadable node counts as a registration, and hides no other members."""
     try:
         return _read(path, node, consumer)
     except Malformed as error:

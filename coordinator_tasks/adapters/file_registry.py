@@ -1,7 +1,8 @@
-"""Service discovery in a folder shared by all hosts: one JSON file per consumer, kept alive by its modification time.
+"""Service discovery in a folder that all hosts share: one JSON file per consumer, with its modification time as
+heartbeat.
 
-A file whose heartbeat is older than the time to live does not count. The hosts' clocks must agree to within a fraction
-of the time to live. A consumer that wrongly looks absent still answers requests, and loses nothing.
+A file with a heartbeat older than the time to live does not count. The hosts' clocks must agree to within a fraction of
+the time to live. A consumer that wrongly looks absent still answers requests, and loses nothing.
 """
 
 import contextlib
@@ -31,12 +32,12 @@ _SUFFIX = ".json"
 _BEATS_PER_TTL = 4
 _RETRY_S = 0.1
 _OF_ONE_FILE = frozenset({errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EPERM})
-"""Errors of a single file, not of the folder."""
+"""Errors that concern a single file, not the folder."""
 log = logging.getLogger(__name__)
 
 
 class FileDiscovery:
-    """`ports.Discovery`: the consumers with a fresh file in the folder. Only polling finds changes."""
+    """`ports.Discovery`: the consumers whose file in the folder is fresh. Changes are found only by polling."""
 
     def __init__(self, folder: Path, clock: Clock, ttl_s: float = DEFAULT_TTL_S) -> None:
         self._folder = folder
@@ -47,15 +48,15 @@ class FileDiscovery:
         with _readable(self._folder):
             files = sorted(one for one in self._folder.iterdir() if one.suffix == _SUFFIX)
             found = [_fresh_or_named(one, self._clock.now(), self._ttl_s) for one in files]
-            self._folder.stat()  # without the folder, missing files mean nothing
+            self._folder.stat()  # if the folder is missing, missing files prove nothing
         return {member.consumer: member for member in found if member is not None}
 
     def watch(self, watcher: Watcher) -> None:
-        """Do nothing, because only polling finds changes."""
+        """Do nothing: changes are found only by polling."""
 
 
 class FileRegistry:
-    """`ports.Registry`. `announce` is called before a registration becomes visible, to update the claim for the guards.
+    """`ports.Registry`. `announce` updates the claim, which guards rely on, before a registration becomes visible.
 
     A thread renews the file four times per `ttl_s` until `deregister` or `close`.
     """
@@ -91,7 +92,7 @@ class FileRegistry:
             self._beats.start()
 
     def _try(self, member: Member) -> Member | None:
-        """Register and return `None`, or return the member that holds the id."""
+        """Register the member and return `None`, or return the other member that has the id."""
         path = _path(self._folder, member.consumer)
         with _readable(self._folder), self._locked(member.consumer):
             live = _fresh(path, self._clock.now(), self._ttl_s)
@@ -123,7 +124,7 @@ class FileRegistry:
     def _beat(self) -> None:
         while not self._stop.wait(self._ttl_s / _BEATS_PER_TTL):
             member = self._member
-            # A missing folder may return by the next beat, and an unreadable file may vanish.
+            # By the next beat, a missing folder may be back, or an unreadable file may be gone.
             with contextlib.suppress(DiscoveryUnavailable, Malformed, InvalidName):
                 if member is not None:
                     self._renew(member)
@@ -148,7 +149,7 @@ def _path(folder: Path, consumer: str) -> Path:
 
 
 def _fresh_or_named(path: Path, now: float, ttl_s: float) -> Member | None:
-    """Return the member of a fresh file. An unreadable file stays a registration, and does not hide other members."""
+    """Return the member of a fresh file. An unreadable file counts as a registration, and hides no other members."""
     try:
         return _fresh(path, now, ttl_s)
     except (Malformed, InvalidName) as error:
@@ -184,12 +185,13 @@ def _fresh(path: Path, now: float, ttl_s: float) -> Member | None:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open without blocking, for `open`. A pipe would wait for a writer."""
+    """Open a file without blocking (an opener for `open`). A named pipe would block until it has a writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _encode(member: Member, registered_at: float) -> bytes:
-    """Return a member node's JSON with the time of registration. ZooKeeper's node has this time itself."""
+    """Return the JSON of a member node, with the time of registration. A node in ZooKeeper has this time as its stamp.
+    """
     return dump(VERSION, json.loads(encode_member(member)) | {"version": VERSION, "registeredAt": registered_at})
 
 

@@ -1,7 +1,7 @@
-"""Requests over HTTP/1.1 to one address, on kept connections; h11 reads and writes the protocol.
+"""Requests over HTTP/1.1 to one address, on kept connections; h11 encodes and decodes the protocol.
 
-A general client takes three times the processor time for a small answer, and a coordinator asks a thousand consumers at
-once. Proxies, cookies, redirects and compression are not supported.
+A general HTTP client takes three times the processor time for a small answer, and a coordinator asks a thousand
+consumers at once. Proxies, cookies, redirects and compression are not supported.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ MAX_HEAD_BYTES = 16 * 1024
 KEPT_S = 5.0
 """Seconds for which an idle connection is kept.
 
-A consumer closes an idle connection after 10 s, possibly during a request.
+A consumer closes an idle connection after 10 s, so a request on an older connection might fail.
 """
 _READ_BYTES = 64 * 1024
 _PORTS = {"http": 80, "https": 443}
@@ -31,7 +31,7 @@ class BadAnswer(Exception):
 
 
 class NotConnected(Exception):
-    """No address of the host took the connection. `errors` has one error per address."""
+    """No address of the host accepted the connection. `errors` has one error for each address."""
 
     def __init__(self, errors: list[OSError]) -> None:
         super().__init__("; ".join(map(str, errors)))
@@ -46,14 +46,15 @@ class _Connection:
     idle_since_s: float = 0.0
 
     def end(self) -> None:
-        """Abort at once. After a mere close, the connection stays open until a stuck consumer has read the sent data."""
+        """Abort at once. After a mere close, the connection stays open until a stuck consumer has read the sent data.
+        """
         self.writer.transport.abort()
 
 
 class Peer:
-    """One address, as `http(s)://host:port` with or without a path. Raises `ValueError` for any other text.
+    """One address, as `http(s)://host:port` with or without a path. Any other text raises `ValueError`.
 
-    `tls` returns the context of a new https connection; host names are resolved in `names`.
+    `tls` returns the context for a new https connection. The executor `names` resolves host names.
     """
 
     def __init__(self, address: str, tls: Callable[[], ssl.SSLContext], names: Executor) -> None:
@@ -67,9 +68,9 @@ class Peer:
         self._idle: list[_Connection] = []
 
     async def get(self, path: str, headers: dict[str, str], take: Callable[[int], None]) -> tuple[int, bytes]:
-        """Return code and body. Raises `NotConnected`, `BadAnswer`, `OSError`.
+        """Return code and body. Raises `NotConnected`, `BadAnswer` and `OSError`.
 
-        `take` gets the size of each part, and may raise to end the answer.
+        `take` gets the size of each part of the body, and may raise to end the exchange.
         """
         connection = await self._connection()
         kept = False
@@ -89,7 +90,7 @@ class Peer:
         return code, body
 
     async def post(self, path: str, headers: dict[str, str], body: bytes) -> int:
-        """Send a body and return the code, without reading the answer's body. Raises as `get`."""
+        """Send a body. Return the code; the body of the answer is not read. Raises as `get`."""
         connection = await self._connection()
         try:
             return await self._ask(connection, "POST", path, {**headers, "Content-Length": str(len(body))}, body)
@@ -136,7 +137,7 @@ class Peer:
         return _Connection(reader, writer, h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES))
 
     async def _connected(self, tls: ssl.SSLContext | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Return a connection to the first address of the host that accepts."""
+        """Return a connection to the host's first address that accepts."""
         errors: list[OSError] = []
         for host in await self._addresses():
             try:
@@ -164,9 +165,7 @@ async def _body(connection: _Connection, take: Callable[[int], None]) -> bytes:
 
 
 async def _event(connection: _Connection) -> object:
-    """Return the next part of the answer.
-
-    All other tasks get a turn first, because a consumer may send tiny parts without end.
+    """Return the answer's next part. Other tasks get a turn first, because a consumer may send tiny parts without end.
     """
     await asyncio.sleep(0)
     while (event := connection.protocol.next_event()) is h11.NEED_DATA:

@@ -1,7 +1,7 @@
-"""`ports.KafkaAdmin` and `ports.GroupOffsets` on confluent_kafka's admin client.
+"""`ports.KafkaAdmin` and `ports.GroupOffsets` on the admin client of confluent_kafka.
 
-Commits also go through the admin client. Its commits have a time limit and need no consumer, unlike a consumer's
-synchronous commits.
+Commits go through the admin client too. Its commits have a time limit and need no consumer. A consumer's synchronous
+commits have no time limit.
 """
 
 import time
@@ -28,7 +28,7 @@ from coordinator_tasks.core.model import Committed, Token, TopicDescription
 from coordinator_tasks.core.ports import GroupAnswer, Wanted, committed_of
 from coordinator_tasks.core.text.partition_text import shown
 
-# unknown topic, or an impossible name
+# the codes of a topic that is unknown or whose name is impossible
 _NO_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION})
 _NO_LEADER = frozenset(
     {
@@ -42,7 +42,7 @@ _NO_LEADER = frozenset(
 
 
 class _Client:
-    """The requests of both ports. Each takes at most `limit_s`. A `KafkaUnavailable` says what to check."""
+    """The requests of both ports. Each takes at most `limit_s`. The text of a `KafkaUnavailable` says what to check."""
 
     _isolation = IsolationLevel.READ_UNCOMMITTED
 
@@ -54,10 +54,10 @@ class _Client:
         return {p: offset for p, offset in found.items() if offset >= 0}
 
     def _listed(self, topic: str, specs: Mapping[int, Any], missing: Collection[int] = ()) -> dict[int, int]:
-        """Return partition → offset, without partitions whose error is in `missing`.
+        """Return partition → offset. Partitions with an error in `missing` are left out.
 
-        While a partition's leader is dying or hangs, librdkafka may answer with neither an error nor an offset of the
-        log (librdkafka 2.16). If the time limit is over and no offset is known, the brokers have not answered.
+        While a partition's leader is dying or hangs, librdkafka may answer with neither an error nor an offset
+        (librdkafka 2.16). If no offset is known when the time limit is over, the brokers count as silent.
         """
         if not specs:
             return {}
@@ -100,7 +100,7 @@ class _Client:
     def _committed(
         self, group: str, topics: Mapping[str, Collection[int]], *, stable: bool = False
     ) -> dict[str, dict[int, Committed] | CoordinatorError]:
-        """Return topic → partition → committed entry, or the error of the topic. `stable`: as in `Broker.committed`."""
+        """Return topic → partition → committed entry, or topic → error. `stable`: as in `Broker.committed`."""
         places = [TopicPartition(topic, p) for topic in sorted(topics) for p in sorted(set(topics[topic]))]
         found: dict[str, dict[int, Committed]] = {}
         failed: dict[str, CoordinatorError] = {}
@@ -134,7 +134,7 @@ class ConfluentKafkaAdmin(_Client):
     def committed(self, wanted: Wanted) -> Mapping[str, GroupAnswer]:
         if not wanted:
             return {}
-        # A group's first request waits until its coordinator is found, so ask for several groups at once.
+        # The first request of a group waits until its coordinator is found, so several groups are asked at once.
         with ThreadPoolExecutor(min(len(wanted), MAX_READERS)) as pool:
             return dict(zip(wanted, pool.map(self._group, wanted, wanted.values()), strict=True))
 
@@ -151,9 +151,9 @@ class ConfluentKafkaAdmin(_Client):
         return {partition: (first[partition], end[partition]) for partition in first if partition in end}
 
     def create_topic(self, topic: str, partitions: int, replication: int = -1, **config: str) -> None:
-        """Create a missing topic, and wait until the brokers know the topic; for the demo and the tests.
+        """Create a topic if missing, and wait until the brokers know it; for the demo and the tests.
 
-        With `replication` -1, the brokers' setting `default.replication.factor` holds.
+        `replication` -1 means the brokers' setting `default.replication.factor`.
         """
         limit_s = self._broker.limit_s
         new = NewTopic(topic, partitions, replication, config={key.replace("_", "."): v for key, v in config.items()})
@@ -169,14 +169,14 @@ class ConfluentKafkaAdmin(_Client):
 
 
 class ConfluentGroupOffsets(_Client):
-    """`ports.GroupOffsets` of one consumer group. The setting `isolation.level` decides what `ends` means."""
+    """`ports.GroupOffsets` of one consumer group. `isolation.level` decides which end of the log `ends` returns."""
 
     fences = False
 
     def __init__(self, settings: Mapping[str, str], group: str, limit_s: float = DEFAULT_LIMIT_S) -> None:
         super().__init__(settings, limit_s)
         self._group = group
-        # librdkafka has the same default: a reader with these settings reaches the same end.
+        # librdkafka has the same default, so a reader with these settings reaches the same end.
         if settings.get("isolation.level", "read_committed") == "read_committed":
             self._isolation = IsolationLevel.READ_COMMITTED
 
@@ -184,7 +184,7 @@ class ConfluentGroupOffsets(_Client):
         return committed_of(self._committed(self._group, {topic: partitions}), topic)
 
     def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> Mapping[int, str]:  # noqa: ARG002
-        """Return no refusals, because the broker does not fence these commits."""
+        """Return no refusals: the broker does not fence these commits."""
         return {}
 
     def commit(self, topic: str, offsets: Mapping[int, Committed]) -> Mapping[int, str]:
@@ -223,7 +223,8 @@ class ConfluentGroupOffsets(_Client):
 
 
 def _metadata(place: TopicPartition) -> str:
-    """Return the metadata of a committed offset; empty if not UTF-8. Some brokers keep any bytes, and ours are UTF-8."""
+    """Return the metadata of a committed offset; empty if not UTF-8. Ours is UTF-8, but some brokers accept any bytes.
+    """
     try:
         return place.metadata or ""
     except UnicodeDecodeError:
@@ -237,6 +238,6 @@ def _described(name: str, found: Any) -> TopicDescription | None:
 
 
 def _racks(partitions: Iterable[Any]) -> dict[int, tuple[str, ...]]:
-    """Return partition → racks of the replicas, if any. The first replica is the preferred leader."""
+    """Return partition → racks of its replicas, if they have racks. The first replica is the preferred leader."""
     found = {one.id: tuple(dict.fromkeys(node.rack for node in one.replicas if node.rack)) for one in partitions}
     return {partition: racks for partition, racks in found.items() if racks}

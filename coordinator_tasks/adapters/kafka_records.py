@@ -1,4 +1,4 @@
-"""`ports.RecordAccess` on confluent_kafka: single records by their offsets, and a producer of records."""
+"""`ports.RecordAccess` on confluent_kafka: read single records by their offsets, and produce records."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,17 +28,17 @@ _END = KafkaError._PARTITION_EOF  # noqa: SLF001 - its only name
 _LOST = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})  # noqa: SLF001 - its only name
 _OF_CONSUMERS = ("fetch.", "queued.", "auto.", "enable.partition.eof", "isolation.level", "group.id")
 _HEADERS = methodcaller("headers")
-"""Not `message.headers()`: see `kafka_samples`."""
+"""Used in place of `message.headers()`: `kafka_samples` says why."""
 
 
 class ConfluentRecords:
-    """For one thread at a time. `group` commits nothing and has no subscribers."""
+    """For one thread at a time. `group`: a group that commits nothing and has no subscribers."""
 
     def __init__(self, settings: Mapping[str, str], group: str, limit_s: float = DEFAULT_LIMIT_S) -> None:
         self._settings = dict(settings)
         self._group = group
         self._limit_s = limit_s
-        self._lost = False  # the log does not have the offset that was asked for last
+        self._lost = False  # set if the log lacks the offset that was asked for last
 
     def partition_count(self, topic: str) -> int:
         """See `ports.RecordAccess`."""
@@ -48,7 +48,7 @@ class ConfluentRecords:
     def read(
         self, topic: str, spans: Sequence[tuple[int, int, int]], most_bytes: int, isolation: str = ""
     ) -> Mapping[Place, KafkaRecord] | None:
-        """See `ports.RecordAccess`; a partition that brings nothing within the time limit of a request is an error."""
+        """See `ports.RecordAccess`. A partition that gives no record within the time limit is an error."""
         level = {"isolation.level": isolation} if isolation else {}
         settings: dict[str, Any] = {**self._settings, **_OWN, **level, "group.id": self._group}
         found: dict[Place, KafkaRecord] = {}
@@ -136,5 +136,5 @@ def _bytes(given: Any) -> bytes | None:
 def _headers(message: Any) -> tuple[tuple[str, bytes | None], ...]:
     try:
         return tuple((name, _bytes(value)) for name, value in _HEADERS(message) or ())
-    except (SystemError, UnicodeDecodeError):  # a name that is not UTF-8: the client gives no header of this record
+    except (SystemError, UnicodeDecodeError):  # a name is not UTF-8, so the client gives no headers
         return ()

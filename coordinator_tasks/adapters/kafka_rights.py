@@ -28,7 +28,7 @@ _NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART,)
 
 
 class KafkaRights:
-    """Raises `KafkaUnavailable`, or `Refused` for unusable settings."""
+    """The rights that requests show. All methods raise `KafkaUnavailable`, or `Refused` for unusable settings."""
 
     def __init__(self, settings: Mapping[str, str], limit_s: float = DEFAULT_LIMIT_S) -> None:
         self._broker = Broker(settings, limit_s)
@@ -41,18 +41,18 @@ class KafkaRights:
         return tuple(sorted(f"{node.host}:{node.port}" for node in answer.nodes))
 
     def offsets_kept_s(self, problems: dict[str, CoordinatorError]) -> float | None:
-        """Return the shortest time for which brokers keep a group's offsets after the last commit; `None` if unknown.
+        """Return the shortest time for which a broker keeps offsets after a group's last commit; `None` if unknown.
 
-        `problems` gets the brokers without an answer, each with the reason.
+        `problems` gets the brokers that gave no answer, each with the reason.
         """
         answer = self._broker.results(
             lambda client, time_out: {"": client.describe_cluster(request_timeout=time_out)}
         ).only("the cluster")
         entries = []
-        for one in answer.nodes:  # a request may name only one broker, and goes to that broker
+        for one in answer.nodes:  # a request names one broker, and goes to this broker
             try:
                 found = self._configuration(ConfigResource(ConfigResource.Type.BROKER, str(one.id)))
-            except Refused:  # this account may not ask
+            except Refused:  # this account lacks the right to ask
                 return None
             except CoordinatorError as error:
                 problems[f"{one.host}:{one.port}"] = error
@@ -74,7 +74,7 @@ class KafkaRights:
         return self._describes(group) if right.operation == "Describe" else self._commits(group, topic)
 
     def has_topic(self, topic: str) -> bool:
-        """Return whether the topic exists, as far as the account may know."""
+        """Return whether the topic exists, as far as this account may see topics."""
         with suppress(Refused):
             return self._topic(topic) is not None
         return True
@@ -82,7 +82,7 @@ class KafkaRights:
     def topic_id(self, topic: str) -> str:
         """Return Kafka's id of the topic; empty if the topic does not exist.
 
-        Raises `Refused` if the account may not describe it.
+        Raises `Refused` if the account may not describe the topic.
         """
         found = self._topic(topic)
         return str(getattr(found, "topic_id", ""))
@@ -116,7 +116,7 @@ class KafkaRights:
     def _commits(self, group: str, topic: str) -> bool:
         """Return whether the account may commit.
 
-        The partition exists in no topic: brokers check the group's rights first, and write nothing.
+        The request names a partition that no topic has. Brokers check the group's rights first, and write nothing.
         """
         request = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, MAX_PARTITION, 0)])
         answers = self._broker.of_coordinator(
@@ -129,7 +129,7 @@ class KafkaRights:
         return all(one.error is None or one.error.code() != _GROUP_DENIED for one in answer.topic_partitions)
 
     def _begins_transactions(self, cluster: str) -> bool:
-        """Return whether the account may initialize a producer, under an id that no partition uses."""
+        """Return whether the account may initialize a transactional producer, under an id that no partition uses."""
         own = {"transactional.id": f"{transactional_ids(cluster)}doctor", "transaction.timeout.ms": "10000"}
         producer = built(lambda: Producer({**self._broker.usable, **own}, logger=LIBRARY_LOG))
         try:

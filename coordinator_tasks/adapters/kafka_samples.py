@@ -1,4 +1,4 @@
-"""`ports.RecordSampler` on a confluent_kafka consumer. It reads a few records of each partition, and keeps none."""
+"""`ports.RecordSampler` on a confluent_kafka consumer: reads a few records of each partition, and keeps none."""
 
 import time
 from collections import defaultdict
@@ -14,21 +14,22 @@ from coordinator_tasks.core.errors import KafkaUnavailable
 from coordinator_tasks.library_log import LIBRARY_LOG
 
 LIMIT_S = 3.0
-"""Seconds for a sample of all requested partitions. A slower partition gets no figure."""
+"""Seconds for a sample of all requested partitions. A partition that takes longer gets no figure."""
 AT_ONCE = 500
 _OWN = {
     "enable.auto.commit": False,
     "auto.offset.reset": "earliest",
-    # A broker sends whole batches, and at least one per partition. A batch is enough.
+    # A broker sends whole batches, at least one for each partition. One batch is enough.
     "max.partition.fetch.bytes": 4_096,
     "queued.max.messages.kbytes": 1_024,
     "fetch.queue.backoff.ms": 1_000,
 }
 _HEADERS = methodcaller("headers")
-"""Not `message.headers()`.
+"""Used in place of `message.headers()`.
 
-The client raises an error together with a broken list. Python notices this error only with this kind of call. The other
-call, made often, ends the process by a segmentation fault (confluent-kafka 2.16.1, Python 3.11).
+If a name is not UTF-8, the client raises an error and also returns a broken list. Python notices the error only if the
+method is called in this way. Many calls in the usual way end the process by a segmentation fault (confluent-kafka
+2.16.1, Python 3.11).
 """
 
 
@@ -68,5 +69,5 @@ def _bytes(message: Any) -> int:
 def _header_bytes(message: Any) -> int:
     try:
         return sum(len(name) + len(value or b"") for name, value in _HEADERS(message) or ())
-    except (SystemError, UnicodeDecodeError):  # a name that is not UTF-8: the client returns no header of this record
+    except (SystemError, UnicodeDecodeError):  # a name is not UTF-8, so the client gives no header at all
         return 0

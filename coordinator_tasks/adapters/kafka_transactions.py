@@ -1,11 +1,11 @@
 """`ports.GroupOffsets` whose commits are Kafka transactions, so that the broker itself refuses a former owner.
 
 Each held partition has a producer with `transactional.id` = cluster/group/topic/partition. A new owner initializes its
-producer. From then on Kafka refuses every commit of the former owner, also a commit under way (KIP-98, KIP-447). Only
-then does the new owner read the committed entry, so a start is never older than the entry it replaces.
+producer. From then on Kafka refuses every commit of the former owner, even a commit under way (KIP-98, KIP-447). The
+new owner reads the committed entry only afterwards, so its start is never older than the entry that it replaces.
 
-While another consumer subscribes in the group, Kafka refuses plain commits, but not transactional commits. The
-intruder's own commits reveal the intruder.
+While another consumer subscribes in the group, Kafka refuses plain commits, but not transactional commits. The commits
+of the other consumer reveal it.
 """
 
 import time
@@ -23,20 +23,20 @@ from coordinator_tasks.core.model import Committed, Token
 from coordinator_tasks.core.ports import committed_of
 from coordinator_tasks.library_log import LIBRARY_LOG
 
-# after this the broker aborts a dead owner's transaction, if the partition has no new owner
+# a dead owner's transaction is aborted by the broker after this time, if the partition has no new owner
 TRANSACTION_TIMEOUT_MS = 10_000
 _AT_ONCE = 16
 _START_S = 0.5
-"""Seconds to wait for a new producer's start.
+"""Seconds that a call waits for a new producer to start.
 
-The start then continues in the background. Later calls only check whether it is done, so that other partitions of the
-topic do not wait.
+Afterwards the start continues in the background, and later calls only check whether it is done. So the other partitions
+of the topic do not wait.
 """
 _RESUME_S = 0.02
-"""Seconds until a producer's start is requested again, doubled each time. The repeat makes the start continue at once.
+"""Seconds until a producer's start is requested again; doubled each time.
 
-Without the repeat, the library waits half a second if the first lookup of the transaction coordinator finds no
-connection (librdkafka 2.16).
+The repeated request makes the start continue at once. Without it, the library waits half a second if its first lookup
+of the transaction coordinator finds no connection (librdkafka 2.16).
 """
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})  # noqa: SLF001 - its only name
 _OF_CONSUMERS = ("fetch.", "queued.", "auto.", "enable.partition.eof", "partition.assignment.", "heartbeat.")
@@ -56,12 +56,13 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="commit")
 
     def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
-        """Return committed entries after open transactions. Kafka may show an acknowledged commit a moment later."""
+        """Return committed entries after open transactions. Kafka may show an acknowledged commit with a short delay.
+        """
         return committed_of(self._committed(self._group, {topic: partitions}, stable=True), topic)
 
     def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> Mapping[int, str]:
         for made in (self._producers, self._begun):
-            # A copy, because the workers of the group's other topics use the same dictionaries.
+            # a copy, because the workers of the group's other topics change the same dictionary
             for place, (token, _) in list(made.items()):
                 if place[0] == topic and tokens.get(place[1]) != token:
                     del made[place]
@@ -69,38 +70,40 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
 
     def commit(self, topic: str, offsets: Mapping[int, Committed]) -> Mapping[int, str]:
         failed: dict[int, str] = {}
-        for topic_id in {one.topic_id for one in offsets.values()}:  # repeated after a commit whose outcome is unknown
+        for topic_id in {one.topic_id for one in offsets.values()}:  # also repeats commits of unknown outcome
             tokens = {p: o.token for p, o in offsets.items() if o.token is not None and o.topic_id == topic_id}
             failed |= self._take(topic, topic_id, tokens)
         errors = self._of_each([p for p in offsets if p not in failed], lambda p: self._commit(topic, p, offsets[p]))
-        # Report fenced partitions before any other error, because they must not be taken again.
+        # Report fenced partitions before any other error: the owner must not take them again.
         fenced = tuple(p for p, error in errors.items() if isinstance(error, CommitFenced))
         if fenced:
             raise CommitFenced(str(errors[fenced[0]]), fenced)
         return failed | {p: str(error) for p, error in errors.items()}
 
     def _of_each(self, partitions: Collection[int], ask: Callable[[int], Exception | None]) -> dict[int, Exception]:
-        """Call `ask` for several partitions at once. Return the errors by partition."""
+        """Call `ask` for each partition, several at once. Return partition → error."""
         answers = zip(partitions, self._pool.map(ask, partitions), strict=True)
         return {p: error for p, error in answers if error is not None}
 
     def _take(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> dict[int, str]:
-        """Become the only committer of these partitions. Lost partitions and entries with a newer owner are left out.
+        """Become the only committer of these partitions. Lost partitions, and entries of a newer owner, are left out.
 
-        Return Kafka's refusals by partition.
+        Return partition → Kafka's refusal.
         """
         new = {p: token for p, token in tokens.items() if (topic, p) not in self._producers}
         tokens = {p: token for p, token in new.items() if self._lost.get((topic, p)) != token}
         if not tokens:
             return {}
-        # Do not wait: a dead owner's transaction stays open until a new owner takes the partition.
+        # Do not wait for open transactions: a dead owner's transaction stays open until a new owner takes the
+        # partition.
         entries = super().committed(topic, tokens)
         mine = {p: token for p, token in tokens.items() if not _newer(entries.get(p), token, topic_id)}
         errors = self._of_each(mine, lambda p: self._initialize(topic, p, mine[p]))
         return {p: str(error) for p, error in errors.items()}
 
     def _initialize(self, topic: str, partition: int, token: Token) -> Exception | None:
-        """Fence all other producers. Return the error, if any. The next attempt continues an unfinished start."""
+        """Fence the partition's other producers. Return the error, if any. The next call resumes an unfinished start.
+        """
         place = (topic, partition)
         begun, limit_s = self._begun.get(place), _RESUME_S
         if begun is None or begun[0] != token:
@@ -163,7 +166,7 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
         producer.send_offsets_to_transaction([place], self._broker.group_metadata(self._group), self._broker.limit_s)
 
     def _id(self, topic: str, partition: int) -> str:
-        # Another group may read the same topic, for a cluster of the same name in another ZooKeeper.
+        # A cluster of the same name in another ZooKeeper may read the same topic for another group.
         return f"{self._cluster}/{self._group}/{topic}/{partition}"
 
 
@@ -182,5 +185,5 @@ def _start(producer: Producer, limit_s: float) -> None:
 
 def _newer(entry: Committed | None, token: Token, topic_id: str) -> bool:
     if entry is None or entry.token is None or entry.topic_id not in ("", topic_id):
-        return False  # an entry of a former topic of this name has no owner
+        return False  # the entry belongs to a former topic of this name, so its owner does not count
     return entry.token > token

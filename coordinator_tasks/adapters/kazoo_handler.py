@@ -1,8 +1,7 @@
-"""kazoo's threads with a cheaper wait for sockets.
+"""kazoo's threads with a cheaper way to wait for sockets.
 
-kazoo waits several times for every request, and makes an epoll object with tables for each wait. These objects take a
-third of a read's cost in the client (`benchmarks/reads.py`). `poll` needs no object, and takes large descriptors as
-well.
+kazoo waits several times for every request, and creates an epoll object with its tables for each wait. This takes a
+third of the client's cost of a read (`benchmarks/reads.py`). `poll` needs no object, and takes large descriptors.
 """
 
 import math
@@ -17,14 +16,14 @@ _BROKEN = select.POLLHUP | select.POLLERR | select.POLLNVAL
 
 
 class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's handler with `poll` for the wait."""
+    """kazoo's handler, but it waits with `poll`."""
 
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], _exceptional: Sequence[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """Wait like `select.select`, with the time-out in seconds.
 
-        A broken descriptor counts as ready, and its next use raises.
+        A broken descriptor counts as ready, so that its next use raises.
         """
         if timeout is not None and timeout < 0:
             raise ValueError("the time-out must not be negative")  # `poll` would wait for ever

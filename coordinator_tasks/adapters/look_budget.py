@@ -1,7 +1,7 @@
-"""Limits of one look at the consumers: the order of requests, and the bytes read of the answers.
+"""Limits of one observation of the consumers: the order of requests, and how many bytes of the answers are read.
 
-Owners are asked first, each with a limit that grows with the partitions it may run. All other consumers share limits,
-since anybody with a consumer's account can register any number of consumers.
+Owners are asked first. The limit of an owner's answer grows with the partitions that the owner may run. All other
+consumers share their limits, because an account of consumers can register any number of consumers.
 """
 
 import random
@@ -13,30 +13,31 @@ from coordinator_tasks.core.codecs.status_codec import MAX_STATUS_BYTES
 from coordinator_tasks.core.model import Member
 
 MOST_OTHERS = 2_048
-"""Maximum consumers without partitions in one look."""
+"""Maximum consumers without partitions that are asked in one observation."""
 OWNER_BYTES, PARTITION_BYTES = 256 * 1024, 1024
-"""Bytes of an owner's answer: a base, and an addition for each partition that the owner may run (some 350 are used)."""
+"""Bytes of an owner's answer: a base, and an addition for each partition that the owner may run (some 350 are needed).
+"""
 OTHER_BYTES = 16 * 1024
 """Bytes of the answer of a consumer without partitions."""
 SHARED_BYTES = 32 * 1024 * 1024
-"""Bytes that answers of one look may need beyond their own limits.
+"""Bytes that all answers of one observation may use beyond their own limits.
 
-After a loss of ZooKeeper no owner is known; this holds the statuses of 100,000 running partitions.
+After a loss of ZooKeeper no owner is known. These bytes hold the statuses of 100,000 running partitions.
 """
 READ_CPU_S = 2.0
-"""Processor seconds for reading the answers of consumers without partitions, in one look."""
+"""Processor seconds in one observation for reading the answers of consumers without partitions."""
 
 
 class NoBudget(Exception):
-    """Other answers have used up a limit of this look; nothing is known of the consumer."""
+    """Other answers have used up a limit of this observation, so nothing is known about the consumer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
     """The order of requests.
 
-    `owners`: by name; `others`: previously answering and new consumers alternate, at random; `left_out`: the remaining
-    members.
+    `owners`: by name. `others`: at random, consumers that have answered before alternate with new consumers.
+    `left_out`: members that are not asked.
     """
 
     owners: tuple[Member, ...]
@@ -45,12 +46,12 @@ class Order:
 
 
 def in_order(members: Collection[Member], known: Mapping[str, int]) -> Order:
-    """Return the order of requests. `known`: consumer → partitions it may run; 0 = no partitions, but answered before."""
+    """Return the order of requests. `known`: consumer → partitions it may run; 0: it has only answered before."""
     owners = tuple(one for one in members if known.get(one.consumer, 0) > 0)
     answered = [one for one in members if known.get(one.consumer) == 0]
     unknown = [one for one in members if one.consumer not in known]
     for names in (answered, unknown):
-        random.shuffle(names)  # no name is preferred: each process shuffles anew
+        random.shuffle(names)  # no name is preferred: each process shuffles again
     shorter = min(len(answered), len(unknown))
     turns = [one for pair in zip(answered, unknown, strict=False) for one in pair]
     others = (*turns, *answered[shorter:], *unknown[shorter:])
@@ -59,20 +60,21 @@ def in_order(members: Collection[Member], known: Mapping[str, int]) -> Order:
 
 @dataclass(slots=True)
 class SharedBytes:
-    """Bytes left for answers beyond their own limits."""
+    """The bytes left for all answers beyond their own limits."""
 
     left: int = field(default=SHARED_BYTES)
 
 
 class Allowance:
-    """The bytes of one answer: first `own`, then shared bytes."""
+    """The bytes of one answer: first its own limit, then shared bytes."""
 
     def __init__(self, shared: SharedBytes, partitions: int | None) -> None:
         self._own = OWNER_BYTES + PARTITION_BYTES * partitions if partitions else OTHER_BYTES
         self._shared, self._borrowed, self._taken = shared, 0, 0
 
     def take(self, count: int) -> None:
-        """Count received bytes. Raises `BadAnswer` for an impossibly long answer, and `NoBudget`."""
+        """Count received bytes. Raises `BadAnswer` for an impossibly long answer, and `NoBudget` if no bytes are left.
+        """
         self._taken += count
         if self._taken > MAX_STATUS_BYTES:
             raise BadAnswer(f"the answer is longer than {MAX_STATUS_BYTES} bytes")

@@ -1,9 +1,9 @@
-"""Names of this machine's processes. By such a name a consumer knows that the former process of its id has ended.
+"""Names of this machine's processes. By its name, a consumer knows that the former process of its id has ended.
 
-A name is the process's PID namespace and the process id there. A process has ended when no process has this id. A
-stopped process or a zombie still has the id, and a new process with the same id counts as the old process. So `is_gone`
-may be wrongly False, but never wrongly True, if both names are of the same kernel (`bootId`) and processes are not
-copied or restored from a checkpoint. Without a certain namespace, a process has no name.
+A name is the process's PID namespace and its process id there. The process has ended when no process has this id. A
+stopped process or a zombie still has the id, and a new process with the id counts as the old one. So `is_gone` may be
+wrongly False. `is_gone` is never wrongly True, if both names are of the same kernel (`bootId`) and no process is copied
+or restored from a checkpoint. If its namespace is uncertain, a process has no name.
 """
 
 import os
@@ -23,15 +23,15 @@ def this_process() -> str:
     except OSError:
         return ""
     own = os.getpid()
-    # One id per namespace, from the namespace of /proc down to ours. Several ids mean that /proc is another
-    # namespace's.
+    # The line has one id for each namespace, from the namespace of /proc down to ours. If it has several ids, /proc is
+    # of another namespace.
     ids = next((line.split()[1:] for line in lines if line.startswith("NSpid:")), [])
     name = f"{namespace}/{own}"
     return name if ids == [str(own)] and _NAME.fullmatch(name) else ""
 
 
 def is_gone(name: str) -> bool:
-    """Return whether this process, named on this boot, has certainly ended."""
+    """Return whether the process of this name has certainly ended. The name was given on this boot."""
     asked, own = _NAME.fullmatch(name), _NAME.fullmatch(this_process())
     if asked is None or own is None or asked.group(1) != own.group(1):
         return False
@@ -39,6 +39,6 @@ def is_gone(name: str) -> bool:
         os.kill(int(asked.group(2)), 0)
     except ProcessLookupError:
         return True
-    except (OSError, OverflowError):  # alive, and another user's
+    except (OSError, OverflowError):  # the process is alive, and belongs to another user
         return False
     return False

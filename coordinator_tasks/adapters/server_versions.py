@@ -1,11 +1,11 @@
-"""Server versions and ZooKeeper's request limit, asked on separate connections before any log-in.
+"""Versions of servers, and ZooKeeper's limit for a request, asked on separate connections before any log-in.
 
-ZooKeeper answers the word `srvr` with its version, if the server allows the word. Kafka's protocol has no release
-number. But a broker reports the newest supported `metadata.version` (`ApiVersions`, KIP-584), which each release
-raises.
+ZooKeeper answers the word `srvr` with its version, if the server allows this word. Kafka's protocol has no release
+number, but a broker reports the newest `metadata.version` that it supports (`ApiVersions`, KIP-584), and each release
+raises this number.
 
-No command of a ZooKeeper server reports `jute.maxbuffer`. But a request begins with its length, and a server hangs up
-at once on a length above the limit. So only the length is sent.
+No command of a ZooKeeper server reports `jute.maxbuffer`. But a request begins with its length, and the server hangs up
+at once if the length is above the limit. So only a length is sent.
 """
 
 import socket
@@ -22,9 +22,9 @@ MAX_BYTES = 64 * 1024
 NOT_TOLD = "not told"
 TAKES, REFUSES = "takes it", "refuses it"
 HANG_UP_S = 0.7
-"""Seconds that a server may take to hang up on a refused length."""
+"""Seconds that a server may take to hang up on a length above its limit."""
 RELEASES = {21: "3.9", 25: "4.0", 27: "4.1", 29: "4.2", 30: "4.3"}
-"""The newest `metadata.version` of each release of Kafka (`kafka-features.sh version-mapping`)."""
+"""Newest `metadata.version` → release of Kafka (`kafka-features.sh version-mapping`)."""
 _API_VERSIONS, _VERSION = 18, 3
 _FEATURE = b"metadata.version"
 Context = Callable[[], ssl.SSLContext | None]
@@ -43,7 +43,7 @@ def zookeeper_takes(hosts: str, access: ZooKeeperAccess, size: int) -> dict[str,
         connection.sendall(struct.pack(">i", size))
         try:
             return TAKES if connection.recv(1) else REFUSES
-        except TimeoutError:  # the server waits for the request's remaining bytes
+        except TimeoutError:  # the server accepts the length and waits for the remaining bytes
             return TAKES
         except (ConnectionError, ssl.SSLError):
             return REFUSES
@@ -52,7 +52,7 @@ def zookeeper_takes(hosts: str, access: ZooKeeperAccess, size: int) -> dict[str,
 
 
 def _of_each(ask: Callable[[socket.socket], str], hosts: str, access: ZooKeeperAccess) -> dict[str, str]:
-    """Return server of a connect string → answer."""
+    """Return server → answer, for the servers of a connect string."""
 
     def context() -> ssl.SSLContext | None:
         return _context(access.ca, access.certificate, access.key, access.key_password) if access.tls else None
@@ -61,7 +61,7 @@ def _of_each(ask: Callable[[socket.socket], str], hosts: str, access: ZooKeeperA
 
 
 def kafka_versions(brokers: Sequence[str], kafka: Mapping[str, str]) -> dict[str, str]:
-    """Return broker → release, from the broker's newest `metadata.version`."""
+    """Return broker → release, derived from the broker's newest `metadata.version`."""
 
     def context() -> ssl.SSLContext | None:
         if not kafka.get("security.protocol", "").upper().endswith("SSL"):
@@ -82,7 +82,7 @@ def _context(ca: str, certificate: str, key: str, key_password: str) -> ssl.SSLC
 
 
 def _asked(ask: Callable[[socket.socket], str], server: str, default_port: int, context: Context) -> str:
-    """Return a server's answer. Silence is no error, because the log-in has succeeded before."""
+    """Return a server's answer. Silence is no error, because the earlier log-in has succeeded."""
     host, _, port = server.strip().rpartition(":")
     host, port = (host.strip("[]"), port) if host else (port, str(default_port))
     try:
@@ -125,7 +125,7 @@ def _read(connection: socket.socket, size: int) -> bytes:
 
 
 def _release(answer: bytes) -> str:
-    """Return the release in the first entry of the feature, the supported range: name, lowest and highest level."""
+    """Return the release by the answer's supported range of the first feature: name, lowest level, highest level."""
     at = answer.find(bytes([len(_FEATURE) + 1]) + _FEATURE)
     if at < 0:
         return ""

@@ -1,4 +1,4 @@
-"""`ports.StatusClient` over HTTP: asks all consumers at once, each with its own time limit."""
+"""`ports.StatusClient` over HTTP: asks all consumers at once. Each consumer has its own time limit."""
 
 import asyncio
 import logging
@@ -27,11 +27,11 @@ from coordinator_tasks.tls_files import TlsFiles, bad_certificate
 
 DEFAULT_LIMIT_S = 2.0
 MAX_CONNECTIONS = 256
-"""Connections to owners of partitions, and as many to all other consumers."""
+"""Maximum connections to owners of partitions. All other consumers get the same number together."""
 OWNERS_LIMITS = 4
-"""Requests to owners may begin for this multiple of an answer's limit; requests to other consumers for one limit."""
+"""Requests to owners may begin during this multiple of an answer's time limit, other requests during one limit."""
 SILENT_S = 5.0
-"""Seconds until a consumer without partitions is asked again that has never answered and was silent: a step looks often."""
+"""Seconds until a silent consumer is asked again that has no partitions and has never answered: steps ask often."""
 IDLE_S = 60.0  # seconds until the client of an unused address is closed
 V = TypeVar("V")
 
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Arrived:
-    """An unread answer, with the times of request and arrival."""
+    """An answer that is not decoded yet, with the times of request and arrival."""
 
     code: int
     body: bytes
@@ -49,18 +49,18 @@ class _Arrived:
 
 
 class _Lane:
-    """Connections of owners, or of all others: places and slow host names of one lane do not delay the other lane."""
+    """Connections of the owners, or of all others. Neither a crowd nor slow host names of one lane delay the other."""
 
     def __init__(self, connections: int, limits: float) -> None:
         self.limits = limits
         self.places = asyncio.Semaphore(connections)
         self.peers: dict[str, Peer] = {}
         self.asked_at: dict[str, float] = {}  # address -> time of the last request
-        # A slow name resolution blocks a thread: with few threads, other names would wait.
+        # A slow name resolution blocks a thread. With few threads, other names would have to wait.
         self.names = ThreadPoolExecutor(connections, thread_name_prefix="consumer-names")
 
     def forget(self, until: float) -> None:
-        """Close connections to addresses without requests since `until`: the consumers are dead, or have another port."""
+        """Close connections without a request since `until`: their consumers are dead, or have a new port."""
         for address in [address for address, at in self.asked_at.items() if at <= until]:
             del self.asked_at[address]
             self.peers.pop(address).close()
@@ -73,11 +73,14 @@ class _Lane:
 class HttpStatusClient:
     """One event loop in one thread, for any number of callers; `close` ends the loop.
 
-    `limit_s` is for a whole answer, from connecting to the last byte. At most `connections` owners are asked at a time,
-    and as many other consumers; `look_budget` sets the order, and how much of the answers is read. A compressed or too
-    long answer is refused on arrival. Without a token nothing is posted. `ca`: the file of the authority that has
-    signed the consumers' certificates; empty = the usual authorities. `https_only`: send neither token nor request to a
-    consumer registered with plain http. Raises `Refused`.
+    - `limit_s`: time limit of an answer, from connecting to the last byte.
+    - `connections`: at most so many owners are asked at a time, and as many other consumers. `look_budget` sets the
+      order, and how many bytes are read. A compressed or too long answer is refused on arrival.
+    - `tokens`: without a token nothing is posted.
+    - `ca`: the file of the authority that has signed the consumers' certificates; empty means the usual authorities.
+    - `https_only`: send neither token nor request to a consumer that has registered plain http.
+
+    Raises `Refused`.
     """
 
     def __init__(
@@ -92,7 +95,7 @@ class HttpStatusClient:
     ) -> None:
         self._cluster = cluster
         self._tokens = tokens or StatusTokens()
-        self._not_told: set[str] = set()  # consumers that could not be handed a node, each logged once
+        self._not_told: set[str] = set()  # consumers to which a node could not be posted, each logged once
         self._limit_s = limit_s
         self._ca, self._stamp, self._https_only = ca, stamp(ca), https_only
         self._tls = _trusting(ca) if ca else None
@@ -110,12 +113,10 @@ class HttpStatusClient:
         return lane.peers[address]
 
     def _trusted(self) -> ssl.SSLContext:
-        """Return the context of the next https connection.
-
-        A changed file is read again, as with the consumers' certificates.
-        """
+        """Return the context for the next https connection. If the file has changed, it is read again."""
         if self._tls is None:
-            # Reading the usual authorities takes longer than all other work of opening a coordinator: only for https.
+            # Reading the usual authorities takes longer than everything else in opening a coordinator, so do it only
+            # for https.
             self._tls = _trusting("")
         elif (now := stamp(self._ca)) != self._stamp:
             self._stamp = now
@@ -133,7 +134,7 @@ class HttpStatusClient:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def ask(self, members: Collection[Member], known: Mapping[str, int] | None = None) -> Mapping[str, Answer]:
-        # Read when all answers have arrived: no answer arrives while another is read, and limits would run out.
+        # Decode only after all answers have arrived. Otherwise decoding would delay arrivals beyond their time limits.
         shared, known = SharedBytes(), known or {}
 
         async def status(lane: _Lane, member: Member) -> _Arrived:
@@ -161,7 +162,7 @@ class HttpStatusClient:
         known: Mapping[str, int],
         exchange: Callable[[_Lane, Member], Awaitable[V]],
     ) -> dict[str, V | Unreachable]:
-        """Return each exchange's result by consumer; forgets idle addresses."""
+        """Return consumer → result of its exchange. Close idle connections."""
         order = in_order(members, known)
 
         async def each() -> list[V | Unreachable]:
@@ -180,7 +181,7 @@ class HttpStatusClient:
     async def _status(self, lane: _Lane, member: Member, allowance: Allowance) -> _Arrived:
         asked_s = time.monotonic()
         if self._https_only and is_plain(member.address):
-            await self._reach(lane, member)  # a refused connection proves the consumer's end, and sends nothing
+            await self._reach(lane, member)  # a refused connection proves the consumer's end, and nothing is sent
             raise BadAnswer(PLAIN)
         kept = False
         try:
@@ -198,7 +199,8 @@ class HttpStatusClient:
     async def _tried(
         self, lane: _Lane, member: Member, exchange: Callable[[_Lane, Member], Awaitable[V]], began_s: float
     ) -> V | Unreachable:
-        """Run the exchange, begun within the lane's time and ended half a limit after the lane's end."""
+        """Run the exchange. It must begin within the lane's time, and end at most half a limit after the lane's time.
+        """
         if member.problem:
             return Unreachable(Silence.BROKEN, member.problem)
         until_s = began_s + lane.limits * self._limit_s
@@ -219,7 +221,7 @@ class HttpStatusClient:
         except NotConnected as error:
             if problem := self._of_tls(error):
                 return Unreachable(Silence.BROKEN, f"{member.address}: {problem}")
-            # Nobody listens if every address of the host refuses.
+            # If every address of the host refuses, no process listens.
             refused = all(isinstance(one, ConnectionRefusedError) for one in error.errors)
             return Unreachable(Silence.REFUSED if refused else Silence.SILENT, f"{member.address}: {error}")
         except OSError as error:
@@ -241,7 +243,8 @@ class HttpStatusClient:
     def _all_read(
         self, members: Collection[Member], known: Mapping[str, int], found: dict[str, _Arrived | Unreachable]
     ) -> dict[str, Answer]:
-        """Return the answers; owners' first, then by length: a long answer of another consumer delays only itself."""
+        """Return the answers: owners' first, then by length. So the long answer of another consumer delays only itself.
+        """
 
         def turn(member: Member) -> tuple[bool, int]:
             one = found[member.consumer]
@@ -321,6 +324,6 @@ def _trusting(ca: str) -> ssl.SSLContext:
 
 
 def _named(identity: tuple[str, str, int]) -> str:
-    """Return an identity for a stored and shown sentence: names are cut to the longest valid length."""
+    """Return an identity as text for storing and display. Names are cut to the longest valid length."""
     cluster, consumer, incarnation = identity
     return f"{consumer[:MAX_ID_BYTES]!r} of cluster {cluster[:MAX_ID_BYTES]!r}, incarnation {incarnation}"

@@ -1,8 +1,8 @@
-"""`ports.ZooKeeper` on kazoo. No kazoo exception leaves this module: each is the cause of one of our errors.
+"""`ports.ZooKeeper` on kazoo. No exception of kazoo leaves this module: each becomes the cause of one of our errors.
 
-- Nothing is sent without a connection: kazoo would queue the request, and might send a write long after its time-out.
-- Reads are retried until the time limit; a write is sent once, and a lost connection leaves its outcome unknown.
-- A lost connection fires every watch, since kazoo then forgets the watches: watchers read again, and may find no change.
+- Nothing is sent without a connection. kazoo would queue the request, and might send a write long after its time-out.
+- Reads are retried until the time limit. A write is sent once. If the connection is lost, its outcome is unknown.
+- A lost connection fires every watch, because kazoo then forgets all watches. The watchers read again.
 """
 
 import time
@@ -25,7 +25,7 @@ PIPELINE = 1000  # requests in flight at once
 
 @dataclass(frozen=True, slots=True)
 class _Wake:
-    """A watcher for kazoo. Equal watchers compare equal, so re-arming adds no second watch."""
+    """A watcher for kazoo. Two objects for the same watcher are equal, so kazoo keeps only one watch."""
 
     watcher: Watcher
 
@@ -48,7 +48,7 @@ class KazooZooKeeper(KazooSession):
             except NodeMissing:
                 if watch is None or self._exists(path, watch) is None:
                     return None
-                # The node was created meanwhile: the watch is armed, read the node.
+                # The node was created meanwhile. The watch is set, so read the node.
 
     def _exists(self, path: str, watch: Watcher) -> object:
         return self.repeat(path, lambda: self.client.exists_async(self.full(path), watch=_wake(watch)), _same)
@@ -62,7 +62,7 @@ class KazooZooKeeper(KazooSession):
                 found += [self.find(path, watch) for path, watch in chunk]
                 continue
             sent = [self.client.get_async(self.full(p), watch=_wake(w)) for p, w in chunk]
-            sent[-1].wait(self.limit_s)  # answers come in order: this thread is woken once
+            sent[-1].wait(self.limit_s)  # answers arrive in order, so waiting for the last wakes this thread only once
             found += [self._take(one, answer) for one, answer in zip(chunk, sent, strict=True)]
         return found
 
@@ -85,11 +85,11 @@ class KazooZooKeeper(KazooSession):
         if self.access_lists.access.separate:
             self._ensure_each(path)
         else:
-            # This write is safe to repeat.
+            # This write may be repeated safely.
             self.repeat(path, lambda: self.client.ensure_path_async(self.full(path)), _same)
 
     def _ensure_each(self, path: str) -> None:
-        """Create each missing node of the path, each with the access list for its own path."""
+        """Create each missing node of the path, with the access list for this node."""
         if self.repeat(path, lambda: self.client.exists_async(self.full(path)), _same) is not None:
             return
         if not self.access_lists.may_create(path):
@@ -114,7 +114,7 @@ class KazooZooKeeper(KazooSession):
         except (KazooException, KazooTimeoutError) as error:
             raise self.translated(error, operations[0].path) from error
         for operation, result in zip(operations, results, strict=False):
-            # Only one operation failed; the others were rolled back or never tried.
+            # Only one operation has failed. The others were rolled back or never tried.
             if isinstance(result, Exception) and not isinstance(result, RolledBackError | RuntimeInconsistency):
                 raise self.translated(result, operation.path) from result
         return [self._result(operation, result) for operation, result in zip(operations, results, strict=True)]
@@ -126,7 +126,7 @@ class KazooZooKeeper(KazooSession):
                 acl = self.access_lists.acl_of(operation.path)
                 transaction.create(path, data, acl, ephemeral=ephemeral, sequence=sequence)
                 if sequence and path.endswith("/"):
-                    # kazoo's transactions drop the slash. Without the slash, the number would be the whole name.
+                    # kazoo's transactions drop the final slash. Then the number would be the whole name of the node.
                     transaction.operations[-1] = transaction.operations[-1]._replace(path=path)
             case SetData(data=data, version=version):
                 transaction.set_data(path, data, version)

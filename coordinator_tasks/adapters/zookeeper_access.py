@@ -87,7 +87,8 @@ class ZooKeeperAccess:
         self._check_files()
         if self.tls:
             options |= {"use_ssl": True, "ca": self.ca or None, "check_hostname": True}
-            # Without a pass phrase, OpenSSL asks for it on the terminal; an empty pass phrase prevents this.
+            # If there is no pass phrase, OpenSSL asks for it on the terminal. An empty pass phrase prevents the
+            # question.
             options |= {"certfile": self.certificate or None, "keyfile": self.key or None}
             options |= {"keyfile_password": self.key_password}
         return options
@@ -111,7 +112,7 @@ class ZooKeeperAccess:
         return {"mechanism": self.sasl_mechanism, **login}
 
     def _check_files(self) -> None:
-        """Load the certificates now: with wrong files, every connection would fail."""
+        """Load the certificates now. With wrong files, every connection would fail later."""
         login = "the log-in to ZooKeeper with a certificate"
         files = TlsFiles("zookeeper_access.", login, self.ca, self.certificate, self.key, self.key_password)
         files.check_complete()
@@ -123,7 +124,7 @@ def _check_account(setting: str, account: str) -> None:
     found = _ACCOUNT.fullmatch(account)
     if found is not None and (found["scheme"] != "digest" or _DIGEST.fullmatch(found["name"])):
         return
-    # The part after the user may be a password. Without a scheme, the user comes first.
+    # The part after the user may be a password. If the scheme is missing, the user comes first.
     parts = account.split(":")
     shown = ":".join(parts[: 2 if parts[0] in _SCHEMES else 1])
     raise BadSettings(

@@ -1,4 +1,4 @@
-"""Why no ZooKeeper server grants a session, and the remedy."""
+"""Why no server of ZooKeeper grants a session, and the remedy."""
 
 import socket
 import ssl
@@ -19,14 +19,14 @@ _HANG_UPS = (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError, ssl.SSLZero
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why an attempt to connect failed. `lasting`: the next attempt would fail too."""
+    """Why an attempt to connect failed. `lasting`: further attempts would fail too."""
 
     text: str
     lasting: bool = False
 
 
 class Causes:
-    """The last cause of each server, by host and port. One thread writes the causes, and other threads read them."""
+    """The last cause of each server, by host and port. One thread writes, other threads read."""
 
     def __init__(self, access: ZooKeeperAccess) -> None:
         self._access = access
@@ -37,18 +37,18 @@ class Causes:
         """Keep the reason for the failed connection to `host`."""
         cause = _cause(error, self._access)
         if cause is None:
-            # Test the port's protocol only once.
+            # The protocol of a port is tested only once.
             cause = self._hang_ups.get((host, port)) or _of_hang_up(ip, port, self._access.tls)
             self._hang_ups[host, port] = cause
         self._last[host, port] = cause
 
     def lasting(self, hosts: Sequence[tuple[str, int]]) -> str:
-        """Return why no attempt can succeed; empty while any server may still answer."""
+        """Return why no attempt can succeed; empty while any server may still grant a session."""
         found = [self._last.get((host.strip(), port)) for host, port in hosts]
         return self.text() if all(one is not None and one.lasting for one in found) else ""
 
     def text(self) -> str:
-        """Return the causes of all servers without repeats; empty if nothing has failed."""
+        """Return the causes of all servers, each once; empty if no attempt has failed."""
         places: dict[str, list[str]] = {}
         for (host, port), cause in self._last.copy().items():
             places.setdefault(cause.text, []).append(f"{host}:{port}")
@@ -63,13 +63,13 @@ class Causes:
 
 
 def hung_up(error: Exception) -> bool:
-    """Return whether the server accepted the connection and closed it."""
+    """Return whether the server accepted the connection and then closed it."""
     cause = error.__context__
     return isinstance(error, ConnectionDropped) and (not isinstance(cause, OSError) or isinstance(cause, _HANG_UPS))
 
 
 def why_silent(hosts: str) -> str:
-    """Return why no attempt has ended. Tries a plain connection to the first server."""
+    """Return why no attempt has ended, by a plain connection to the first server."""
     try:
         (host, port), *_ = collect_hosts(hosts)[0]
         with socket.create_connection((host, port), timeout=_PROBE_TIMEOUT_S):
@@ -83,7 +83,7 @@ def _cause(error: Exception, access: ZooKeeperAccess) -> Cause | None:
     if hung_up(error):
         return None
     if access.sasl_mechanism and isinstance(error, AuthFailedError | SessionClosedRequireSaslError):
-        # A server with `sessionRequireClientSASLAuth` answers with the second error.
+        # The second error is the answer of a server with `sessionRequireClientSASLAuth`.
         whose = f"the password of user {access.user!r}" if access.user else "this principal"
         return Cause(
             f"it refused {whose} (SASL {access.sasl_mechanism}), or knows no such user; correct zookeeper_access.user and "
@@ -99,7 +99,7 @@ def _cause(error: Exception, access: ZooKeeperAccess) -> Cause | None:
     if isinstance(error, KazooTimeoutError):
         return Cause("it takes connections and does not answer")
     if not isinstance(error, ConnectionDropped):
-        # kazoo's thread ends with any other error.
+        # Any other error ends kazoo's thread.
         return Cause(f"kazoo failed with {type(error).__name__}: {error.__cause__ or error}", lasting=True)
     return _of_tls(error.__context__, access) or Cause(str(error.__context__))
 
@@ -126,7 +126,7 @@ def _bad_client(access: ZooKeeperAccess, alert: str) -> str:
 
 
 def _ended(certificate: str) -> str:
-    """Return when an expired certificate file ended; empty if the certificate is still valid."""
+    """Return when the certificate in the file expired; empty if it is still valid."""
     try:
         # The ssl module has no public way to read a certificate without a connection.
         until = str(ssl._ssl._test_decode_cert(certificate)["notAfter"])  # type: ignore[attr-defined]  # noqa: SLF001

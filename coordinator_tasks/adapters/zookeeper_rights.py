@@ -11,10 +11,10 @@ from coordinator_tasks.core.errors import NodeMissing, Refused
 
 
 def check_closed(zk: KazooZooKeeper, folders: Sequence[str]) -> None:
-    """Raise `Refused` for folders that others may change or another account owns. Do nothing without a log-in.
+    """Raise `Refused` for folders that other accounts may change or own. Without a log-in, do nothing.
 
-    The first folder holds the others. Missing folders are left out, unless only the coordinator may create folders:
-    then raise `StoreUnavailable`.
+    The first folder contains the others. Missing folders are skipped. But if only the coordinator may create folders, a
+    missing folder raises `StoreUnavailable`.
     """
     lists = zk.access_lists
     if not lists.access.closes_nodes:
@@ -34,7 +34,7 @@ def check_closed(zk: KazooZooKeeper, folders: Sequence[str]) -> None:
 
 
 def wrong_access_lists(zk: KazooZooKeeper, top: str) -> tuple[int, list[str]]:
-    """Return the number of nodes from `top` on, and a sentence for each node with a wrong access list."""
+    """Return the number of nodes (`top` and below), and a sentence for each node whose access list is wrong."""
     count, problems, wanted = 0, list[str](), [top]
     while wanted:
         path = wanted.pop()
@@ -50,7 +50,7 @@ def wrong_access_lists(zk: KazooZooKeeper, top: str) -> tuple[int, list[str]]:
 
 
 def set_access_lists(zk: KazooZooKeeper, top: str) -> int:
-    """Give a node and all nodes below the access lists of new nodes. Return the number of changed nodes.
+    """Give `top` and all nodes below the access lists that new nodes would get. Return the number of changed nodes.
 
     Raises `Refused` for a node whose access list this account may not change.
     """

@@ -47,7 +47,7 @@ from coordinator_tasks.core.errors import (
 from coordinator_tasks.core.ports import Connection
 
 _RECONNECT_PAUSE_S = 0.05
-# Retry for ever, and at least once a second: kazoo's default pauses double up to an hour.
+# Retry for ever, at least once a second. kazoo's default pauses double up to an hour.
 _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
 _CONNECTIONS = {
     KazooState.CONNECTED: Connection.CONNECTED,
@@ -72,11 +72,11 @@ V = TypeVar("V")
 
 
 class KazooSession:
-    """A session, connected when the constructor returns. A new session begins after an expiry.
+    """A session, connected when the constructor returns. After an expiry, a new session begins.
 
-    Public attributes that `ports.ZooKeeper` lacks are for this package only. `hosts`: `host:port,host:port[/chroot]`;
-    the first `ensure` creates a missing chroot. `answer_timeout_s` limits the connecting and every request. Raises
-    `StoreUnavailable` or `Refused`.
+    Public attributes that `ports.ZooKeeper` does not have are for this package only. `hosts`:
+    `host:port,host:port[/chroot]`. The first `ensure` creates a missing chroot. `answer_timeout_s` limits the
+    connecting and every request. Raises `StoreUnavailable` or `Refused`.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class KazooSession:
                 **options,
             )
             for host, _ in self.client.hosts:
-                host.encode("idna")  # raises for an impossible host, which would end kazoo's thread
+                host.encode("idna")  # raises for an impossible host, which would otherwise end kazoo's thread
         except (ConfigurationError, ValueError) as error:
             raise BadSettings(
                 f"{hosts!r} is no ZooKeeper address ({error}); write host:port,host:port[/folder], with ports"
@@ -117,13 +117,13 @@ class KazooSession:
         try:
             self._await_first_connection()
         except CoordinatorError:
-            # Stopping may last as long as a connection attempt under way.
+            # Stopping may take as long as an attempt to connect that is under way.
             threading.Thread(target=self.close, name="zookeeper-give-up", daemon=True).start()
             raise
 
     def _note_granted_timeout(self) -> None:
-        """Keep the time-out that the server grants, because kazoo only logs it. The log-in is done before."""
-        # kazoo's listeners learn only the state, not the granted time-out or the reason of a failed attempt.
+        """Store the time-out that the server grants, which kazoo only logs. At this time the log-in has succeeded."""
+        # kazoo tells its listeners only the state, not the granted time-out or why an attempt failed.
         connection = self.client._connection  # noqa: SLF001
         connect = connection._connect  # noqa: SLF001
 
@@ -138,7 +138,7 @@ class KazooSession:
                 raise
             except SessionClosedRequireSaslError as error:
                 self._causes.note(host, ip, port, error)
-                raise AuthFailedError from error  # kazoo's thread would end with a trace
+                raise AuthFailedError from error  # otherwise kazoo's thread would end with a traceback
             except Exception as error:
                 self._causes.note(host, ip, port, error)
                 raise
@@ -151,13 +151,13 @@ class KazooSession:
         connection._connect = connect_and_note  # noqa: SLF001
 
     def _note_hang_up(self, error: ConnectionDropped) -> None:
-        """Give up the session after servers have accepted and closed our connections for a session time-out.
+        """Give up the session if servers have accepted and then closed our connections for a session time-out.
 
-        No server kept the session alive meanwhile. The next reads may be older than earlier reads. Listeners for new
-        sessions must expect this.
+        No server has kept the session alive meanwhile. The next reads may be older than earlier reads, so listeners for
+        new sessions must expect older data.
         """
         if not hung_up(error):
-            self._hung_up_since_s = None  # no server took the connection
+            self._hung_up_since_s = None  # no server accepted the connection
             return
         now_s = time.monotonic()
         self._hung_up_since_s = since_s = self._hung_up_since_s or now_s
@@ -183,14 +183,14 @@ class KazooSession:
         )
 
     def repeat(self, path: str, send: Callable[[], Any], read: Callable[[Any], V]) -> V:
-        """Send until an answer arrives or the time is over."""
+        """Send the request until an answer arrives or the time limit is over."""
         deadline_s = time.monotonic() + self.limit_s
         while True:
             self.await_connection(deadline_s)
             try:
                 return read(send().get(timeout=max(0.0, deadline_s - time.monotonic())))
             except ConnectionClosedError as error:
-                # kazoo also raises this while it replaces a connection.
+                # kazoo raises this error also while it replaces a connection.
                 if self._closed or time.monotonic() >= deadline_s:
                     raise self.translated(error, path) from error
                 time.sleep(_RECONNECT_PAUSE_S)
@@ -229,7 +229,7 @@ class KazooSession:
             self.client.stop()
             self.client.close()
         except (KazooException, OSError, AttributeError) as error:
-            # kazoo raises these errors if there is no connection to close.
+            # kazoo raises these errors if it has no connection to close.
             log.debug("closing the ZooKeeper session: %s", error)
 
     def full(self, path: str) -> str:
