@@ -1,8 +1,7 @@
-"""The consumer properties that a topic may set; these only control fetching.
+"""The consumer properties that a topic may set. They only control fetching.
 
-ZooKeeper stores the properties in the clear, and every consumer of the topic passes them to the Kafka client. So a
-property has to be in this table and have a value accepted by librdkafka. The table has no address, login, file or
-group. Pure.
+ZooKeeper stores the properties in the clear, and every consumer of the topic passes them to its Kafka client. So a
+property must be in this table, which has no address, login, file or group. librdkafka must accept its value. Pure.
 """
 
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from coordinator_tasks.core.errors import Refused
 
 NUMBERS: Mapping[str, tuple[int, int]] = {
     "fetch.error.backoff.ms": (0, 300_000),
-    "fetch.max.bytes": (1_000_000, 2_147_483_135),  # librdkafka asks for at least its `message.max.bytes`
+    "fetch.max.bytes": (1_000_000, 2_147_483_135),  # librdkafka requires at least its `message.max.bytes`
     "fetch.message.max.bytes": (1, 1_000_000_000),
     "fetch.min.bytes": (1, 100_000_000),
     "fetch.queue.backoff.ms": (0, 300_000),
@@ -19,7 +18,7 @@ NUMBERS: Mapping[str, tuple[int, int]] = {
     "queued.max.messages.kbytes": (1, 2_097_151),
     "queued.min.messages": (1, 10_000_000),
 }
-"""Name → the least and the greatest value."""
+"""Name → the least and the largest value."""
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "check.crcs": ("true", "false"),
     "isolation.level": ("read_uncommitted", "read_committed"),
@@ -28,11 +27,11 @@ JAVA_NAMES: Mapping[str, str] = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "max.partition.fetch.bytes": "fetch.message.max.bytes",
 }
-"""The Java client's name of a property → librdkafka's."""
+"""The Java client's name of a property → librdkafka's name."""
 
 
 def checked(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties under librdkafka's names. Raises `Refused`, and hides the value of a forbidden property."""
+    """Return the properties under librdkafka's names. Raises `Refused`, without the value of a forbidden property."""
     for name, value in properties.items():
         problem = _problem(name, value)
         if problem:
@@ -41,7 +40,7 @@ def checked(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def usable(stored: Mapping[str, object]) -> dict[str, str]:
-    """Return the permitted stored properties under librdkafka's names. An older release stored further properties."""
+    """Return the stored properties that are permitted, under librdkafka's names. Older releases stored others too."""
     found = {JAVA_NAMES.get(name, name): value for name, value in sorted(stored.items()) if not _problem(name, value)}
     return {name: str(value) for name, value in sorted(found.items())}
 
@@ -62,7 +61,7 @@ def _problem(name: str, value: object) -> str:
 
 
 def _number(value: object, most: int) -> int:
-    """Return the whole number in the text; -1 if there is none or it is greater than `most`."""
+    """Return the whole number in the text; -1 if the text has none or it is larger than `most`."""
     if not isinstance(value, str) or not value.isascii() or not value.isdigit() or len(value) > len(str(most)):
         return -1
     return int(value) if int(value) <= most else -1

@@ -1,8 +1,9 @@
-"""The number of consumers for a fleet, by measured rates. Pure: decisions follow from measurements, memory and limits.
+"""The number of consumers that a fleet needs, by measured rates. Pure: measurements, memory and limits decide.
 
-A partition needs its rate divided by the wanted utilisation, plus its lag divided by the time to catch up. A consumer's
-capacity is the measured read rate during a continuous backlog. Partitions move before the fleet grows. A growth without
-more throughput is undone. Nothing is decided on old measurements, or while partitions or processes change.
+A partition needs a read rate of its write rate divided by the wanted utilisation, plus its lag divided by the time to
+catch up. A consumer's capacity is the read rate measured during a continuous backlog. Before the fleet grows,
+partitions move from overloaded consumers to others. A growth that brings no more throughput is undone. No decision is
+made on old measurements, or while partitions move or processes start or end.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,18 +19,19 @@ from coordinator_tasks.core.text.partition_text import agreed, counted, named, s
 
 MAX_CONSUMERS = 10_000
 MAX_KEPT = 50
-"""Number of decisions kept."""
+"""Maximum number of stored decisions."""
 MAX_MOVES = 5
-"""Moves in one decision. The next decision sees their effect."""
+"""Maximum moves of one decision. The next decision takes their effect into account."""
 RISE = 0.25
-"""A growth is undone if throughput rises by less than this share of the expected rise."""
+"""A growth is undone if the throughput rises by less than this share of the expected rise."""
 BLOCKED_WINDOWS = 10
-"""Windows without a new growth after an undone growth. Each further undone growth of a day doubles the number."""
+"""Windows without a new growth after a growth was undone. Each further undone growth of a day doubles them."""
 REMEMBERED_S = 86_400.0
 STEP = 4
-"""A growth doubles the consumers at most, or adds this number if larger. Its effect has to be seen first."""
+"""A growth at most doubles the number of consumers, or adds this many if that is more. The next waits for its effect.
+"""
 SLACK = 0.9
-"""Share of the capacity that a smaller fleet may need. The rest keeps the fleet from growing again at once."""
+"""Share of its capacity that a smaller fleet may need. With the rest, the fleet need not grow again at once."""
 
 
 class GrowthKind(StrEnum):
@@ -50,11 +52,11 @@ CHANGES = frozenset({GrowthKind.GROW, GrowthKind.SHRINK, GrowthKind.UNDO})
 class Limits:
     """A person's limits for one fleet. Times are in seconds.
 
-    - `least`, `most`: number of consumers. `spare`: consumers kept warm beyond the need.
-    - `utilisation`: the share of a consumer's capacity that its partitions' rates may take, 0 < u <= 1.
+    - `least`, `most`: number of consumers. `spare`: number of warm consumers beyond the need.
+    - `utilisation`: which share of a consumer's capacity the rates of its partitions may take, 0 < u <= 1.
     - `catch_up_s`: time to read a backlog. `start_up_s`: time from a launch to the first read.
-    - `window_s`: time after the start-up until an effect is judged. `grow_pause_s`, `shrink_pause_s`: time between two
-      steps.
+    - `window_s`: time from the end of the start-up until the effect is judged.
+    - `grow_pause_s`, `shrink_pause_s`: least time between two steps.
     - `act`: False means shadow mode, in which decisions are only reported.
     """
 
@@ -90,9 +92,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A partition: records/s written (`rate`) and read (`read`), and the lag in records.
+    """A partition: records/s written (`rate`), records/s read (`read`), and the lag in records.
 
-    `pin`: the pinned consumer, empty without a pin. `frozen`: whether the topic is frozen, so that moves do nothing.
+    `pin`: the consumer to which the partition is pinned; empty without a pin. `frozen`: the topic is frozen, so the
+    partition cannot move.
     """
 
     topic: str
@@ -107,9 +110,9 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class GrowthObservation:
-    """An observation of the fleet. `busy`: consumer → records/s read while the consumer always had a backlog.
+    """An observation of the fleet. `busy`: consumer → records/s that it read while it always had a backlog.
 
-    `unsure`: why no decision is possible now (old measurements, an upgrade, an unfinished rebalance), or empty.
+    `unsure`: why no decision is possible now (old measurements, an upgrade, an unfinished rebalance); else empty.
     """
 
     now: float
@@ -129,7 +132,7 @@ class GrowthObservation:
 
 @dataclass(frozen=True, slots=True)
 class GrowthMove:
-    """A partition, and the consumer it has to move to."""
+    """A move of a partition from its owner to another consumer."""
 
     topic: str
     partition: int
@@ -139,9 +142,9 @@ class GrowthMove:
 
 @dataclass(frozen=True, slots=True)
 class GrowthDecision:
-    """A step at `at` from `count` consumers to `desired`. `leaves`: consumers to drain for this step.
+    """A step at the time `at` from `count` consumers to `desired` consumers. `leaves`: consumers that the step drains.
 
-    `throughput`: records/s read at that time. `lag`: records. `acted`: False means that the decision is only reported.
+    `throughput`: records/s read at this time. `lag`: records. `acted`: False means that the decision is only reported.
     """
 
     kind: GrowthKind
@@ -162,17 +165,17 @@ class GrowthDecision:
 
     @property
     def said(self) -> str:
-        """Return the text, cut, as the stored reason of the action."""
+        """Return the text, shortened, for use as the stored reason of the action."""
         return self.text[:240].strip()
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """State kept between two observations.
+    """State that is kept from one observation to the next.
 
-    `capacity`: records/s of a busy consumer; 0 if never measured. `decisions`: real or reported changes, oldest first.
-    `wanted`: (time, consumers needed) pairs, from the first observation on. A later need that equals or exceeds a pair
-    drops the pair.
+    `capacity`: records/s of a busy consumer; 0 if never measured. `decisions`: changes, made or only reported, oldest
+    first. `wanted`: (time, consumers needed) pairs since the first observation. A pair is dropped if a later need
+    equals or exceeds it.
     """
 
     capacity: float = 0.0
@@ -182,7 +185,8 @@ class Memory:
 
 
 def decide(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[GrowthDecision, Memory]:
-    """Return the decision and the next memory. Store a decision that acts in the same write as its action."""
+    """Return the decision and the next memory. If the decision acts, store the memory in the same write as the action.
+    """
     count = len(seen.consumers)
     if seen.unsure:
         return _kept(_said(GrowthKind.HOLD, seen, count, f"nothing is decided: {seen.unsure}"), memory)
@@ -236,14 +240,14 @@ def _decided(
 
 def _wanted(memory: Memory, now: float, desired: int) -> tuple[tuple[float, int], ...]:
     """Return the pairs needed to tell how long a smaller fleet has been enough."""
-    past = [one for one in memory.wanted if one[0] <= now]  # a time in the future comes from a clock that was ahead
+    past = [one for one in memory.wanted if one[0] <= now]  # a future time comes from a clock that was ahead
     return (*past[:1], *(one for one in past[1:] if one[1] > desired), (now, desired))
 
 
 def _capacity(limits: Limits, seen: GrowthObservation, memory: Memory) -> float:
     """Return the capacity of one consumer: the median of the busy consumers, smoothed over the observations.
 
-    The capacity does not fall while a growth is judged. At the sink's limit, each of more consumers reads less.
+    While a growth is judged, it does not fall: if the sink is the limit, each consumer reads less after a growth.
     """
     if not seen.busy:
         return memory.capacity
@@ -258,10 +262,10 @@ def _need(limits: Limits, one: Load) -> float:
 
 
 def _needs(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[list[float], dict[str, float]]:
-    """Return the need of each free partition, at most one consumer's capacity, and the need bound to each owner.
+    """Return each free partition's need (at most one consumer's capacity), and owner → need of its bound partitions.
 
-    The needs include the backlog that builds up until a new consumer reads. A partition pinned to an absent consumer
-    counts as free, because the strategy places it.
+    The needs include the backlog that builds up until a new consumer reads. A partition pinned to an absent consumer is
+    free, because the strategy places it.
     """
     rates = sum(one.rate for one in seen.loads)
     grows_by = max(0.0, rates - len(seen.consumers) * memory.capacity) * limits.start_up_s / limits.catch_up_s
@@ -284,7 +288,7 @@ def _movable(seen: GrowthObservation, memory: Memory) -> set[Load]:
 
 
 def _desired(limits: Limits, needs: Sequence[float], capacity: float) -> int:
-    """Return the smallest number of consumers with enough capacity for these needs, plus the spare consumers."""
+    """Return the smallest number of consumers whose capacity meets these needs, plus the spare consumers."""
     most = max(1, min(limits.most, len(needs)))
     first = max(1, min(most, ceil(sum(needs) / capacity - 1e-9)))
     needed = next((n for n in range(first, most + 1) if _fits(needs, n, capacity)), most)
@@ -292,7 +296,7 @@ def _desired(limits: Limits, needs: Sequence[float], capacity: float) -> int:
 
 
 def _fits(needs: Sequence[float], count: int, capacity: float) -> bool:
-    """Return whether `count` consumers can share the needs. The largest need goes first, to the least loaded consumer."""
+    """Return whether `count` consumers can share the needs, the largest need first, to the least loaded consumer."""
     loads = [0.0] * count
     heapify(loads)
     for one in sorted(needs, reverse=True):
@@ -301,7 +305,8 @@ def _fits(needs: Sequence[float], count: int, capacity: float) -> bool:
 
 
 def _undone(limits: Limits, seen: GrowthObservation, memory: Memory, needs: Sequence[float]) -> GrowthDecision | None:
-    """Return the way back from a growth without more throughput; `None` otherwise, or if it is too early to judge."""
+    """Return the decision to undo a growth that brought no more throughput; `None` otherwise, or if too early to judge.
+    """
     last = next((one for one in reversed(memory.decisions) if one.kind in CHANGES and one.acted), None)
     if last is None or last.kind is not GrowthKind.GROW or last.desired != len(seen.consumers):
         return None
@@ -310,7 +315,7 @@ def _undone(limits: Limits, seen: GrowthObservation, memory: Memory, needs: Sequ
     if not judged_at <= age < 2 * judged_at or sum(needs) <= last.count * memory.capacity:
         return None
     if 2 * len(seen.busy) < len(seen.consumers):
-        return None  # at the sink's limit, most consumers have a backlog
+        return None  # if the sink were the limit, most consumers would have a backlog
     more = len(seen.consumers) - last.count
     hoped = last.throughput * (1 + RISE * more / max(1, last.count))
     if seen.throughput >= hoped:
@@ -324,7 +329,7 @@ def _undone(limits: Limits, seen: GrowthObservation, memory: Memory, needs: Sequ
 
 
 def _first_of_row(memory: Memory, last: GrowthDecision, judged_at: float) -> GrowthDecision:
-    """Return the first growth of a row. In a row, each growth was decided before the previous growth could be judged."""
+    """Return the first of a row of growths, each decided before the previous growth could be judged."""
     for one in reversed(memory.decisions):
         if one.kind is GrowthKind.GROW and one.acted and one.desired == last.count and 0 < last.at - one.at < judged_at:
             last = one
@@ -378,12 +383,12 @@ def _fewer(
 
 
 def hot(seen: GrowthObservation, memory: Memory) -> tuple[Load, ...]:
-    """Return the partitions that need more than a consumer's capacity. More consumers cannot help."""
+    """Return the partitions whose rate exceeds a consumer's capacity, so that more consumers cannot help."""
     return tuple(one for one in seen.loads if memory.capacity and one.rate > memory.capacity)
 
 
 def _hot_texts(memory: Memory, too_hot: Sequence[Load]) -> Iterator[str]:
-    """Yield a sentence for each topic, at most `MAX_MOVES`."""
+    """Yield a sentence for each of the first `MAX_MOVES` topics."""
     topics: dict[str, list[Load]] = {}
     for one in too_hot:
         topics.setdefault(one.topic, []).append(one)
@@ -406,7 +411,7 @@ def _bounded(limits: Limits, seen: GrowthObservation, count: int, outside: int, 
 
 
 def _left(kind: GrowthKind, seen: GrowthObservation, desired: int, why: str) -> GrowthDecision:
-    """Return the way to `desired` consumers, as near as frozen topics allow."""
+    """Return the decision to have `desired` consumers, or the nearest number that frozen topics allow."""
     count = len(seen.consumers)
     leaves = _cheapest(seen, count - desired)
     if desired < count and not leaves:
@@ -418,7 +423,7 @@ def _left(kind: GrowthKind, seen: GrowthObservation, desired: int, why: str) -> 
 def _cheapest(seen: GrowthObservation, count: int) -> tuple[str, ...]:
     """Return at most `count` consumers to drain: least backlog first, then fewest and slowest partitions.
 
-    Frozen partitions stay, so consumers with such partitions are left out.
+    Consumers with partitions of frozen topics are left out, because these partitions stay.
     """
     kept = {one.owner for one in seen.loads if one.frozen}
     costs = {one: (0.0, 0, 0.0) for one in seen.consumers if one not in kept}
@@ -430,16 +435,16 @@ def _cheapest(seen: GrowthObservation, count: int) -> tuple[str, ...]:
 
 
 def _due_moves(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[GrowthMove, ...]:
-    """Return the moves. Return none while the effect of the last moves or of a change of size is unknown."""
+    """Return the moves that are due; none while the effect of the last moves or of a change of size is unknown."""
     settling = _recent(memory, seen.now, CHANGES, limits.start_up_s + limits.window_s)
     moving = _recent(memory, seen.now, {GrowthKind.MOVE}, limits.window_s)
     return () if settling or moving else _moves(limits, seen, memory)
 
 
 def _moves(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[GrowthMove, ...]:
-    """Return moves of movable partitions from overloaded consumers to consumers with room.
+    """Return moves of movable partitions from overloaded consumers to consumers with spare capacity.
 
-    A consumer keeps its last partition.
+    No consumer gives its last partition away.
     """
     capacity, moves, free = memory.capacity, list[GrowthMove](), _movable(seen, memory)
     needs_of: dict[str, dict[Load, float]] = {one: {} for one in seen.consumers}
@@ -472,9 +477,9 @@ def _moves(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[Gro
 
 
 def own_pins(decisions: Sequence[GrowthDecision]) -> dict[tuple[str, int], str]:
-    """Return (topic, partition) → consumer for pins by moves.
+    """Return (topic, partition) → consumer for the pins that moves have made.
 
-    A change of size removes earlier pins, so only later moves count.
+    A change of the fleet's size removes earlier pins, so only moves after the last change count.
     """
     pins: dict[tuple[str, int], str] = {}
     for past in decisions:
@@ -504,10 +509,7 @@ def _said(kind: GrowthKind, seen: GrowthObservation, desired: int, why: str) -> 
 
 
 def _kept(decision: GrowthDecision, memory: Memory) -> tuple[GrowthDecision, Memory]:
-    """Return the decision, and the memory with the decision.
-
-    The memory keeps only decisions that change something.
-    """
+    """Return the decision, and the memory after it. Only decisions that change something are kept."""
     past = memory.decisions
     if decision.kind not in (GrowthKind.HOLD, GrowthKind.CANNOT_HELP):
         repeats = past and not decision.acted and not past[-1].acted and past[-1].kind is decision.kind

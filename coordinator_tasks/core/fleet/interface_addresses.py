@@ -1,4 +1,4 @@
-"""Which addresses of consumers' interfaces may be asked. Pure."""
+"""Which addresses of consumers' interfaces the coordinator may ask. Pure."""
 
 from ipaddress import ip_address
 
@@ -9,7 +9,7 @@ PLAIN = (
 
 
 def is_plain(address: str) -> bool:
-    """Return whether data sent to the address, such as the status token, is unencrypted."""
+    """Return whether data sent to the address (such as the status token) is not encrypted."""
     return not address.lower().startswith("https://")
 
 

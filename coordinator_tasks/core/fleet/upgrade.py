@@ -1,8 +1,8 @@
-"""An upgrade of a fleet: the record, and the next step from observations. Pure.
+"""An upgrade of a fleet: its record, and the next step by the observations. Pure.
 
 Consumers of the new version start beside the old consumers, without partitions. Then partitions move to the new
-consumers in steps. Each step is held for a time and judged. After the last step the old consumers leave. A failed step
-moves everything back.
+consumers in steps. Each step is held for a time and judged. After the last step the old consumers leave. If a step
+fails, everything moves back.
 """
 
 import hashlib
@@ -16,12 +16,13 @@ from coordinator_tasks.core.model import DrainKind, DrainOwner, FleetVersion
 from coordinator_tasks.core.text.partition_text import agreed, because, counted, cut, joined, named, shown
 
 BASELINE_S = 10.0
-"""Seconds of counting each partition's records before the first move."""
+"""Seconds before the first move in which each partition's records are counted."""
 CONFIRM_S = 10.0
-"""Seconds that a failure has to last. Shared dependencies fail for both versions, but not in the same second."""
+"""Seconds that a failure must last. If a shared dependency fails, both versions report it, but not at the same second.
+"""
 MAX_EVENTS = 100
-_END_CHARS = 300  # characters of the reason of one consumer's end
-_RATE_DIGITS = 3  # each partition has a rate, and the record has to fit into a write
+_END_CHARS = 300  # characters of the reason why one consumer ended
+_RATE_DIGITS = 3  # digits of a partition's rate; the record with all rates must fit into one write
 ByPartition: TypeAlias = Mapping[str, Mapping[int, float]]
 """Topic → partition → number."""
 
@@ -31,11 +32,11 @@ class UpgradePhase(StrEnum):
 
     STARTING = "Starting"  # consumers of the new version start
     MOVING = "Moving"  # the partitions of this step move to the new consumers
-    HOLDING = "Holding"  # the step is held and judged
-    DRAINING = "Draining"  # all steps have passed: the old consumers leave
-    RESTORING = "Restoring"  # back: old consumers that have left start again
-    RETURNING = "Returning"  # back: the new consumers give everything away and leave
-    FINISHING = "Finishing"  # the splits of the topics end
+    HOLDING = "Holding"  # all partitions of the step have moved, and the step is judged
+    DRAINING = "Draining"  # all steps have passed; the old consumers leave
+    RESTORING = "Restoring"  # back: the old consumers that have left start again
+    RETURNING = "Returning"  # back: the new consumers give all partitions away and leave
+    FINISHING = "Finishing"  # the splits of the topics are removed
     DONE = "Done"
     ROLLED_BACK = "RolledBack"
 
@@ -55,15 +56,15 @@ OVER = frozenset({UpgradePhase.DONE, UpgradePhase.ROLLED_BACK})
 FORWARD = frozenset({UpgradePhase.STARTING, UpgradePhase.MOVING, UpgradePhase.HOLDING, UpgradePhase.DRAINING})
 """Phases that still allow a roll back."""
 ENDURES = frozenset({UpgradePhase.STARTING, UpgradePhase.MOVING, UpgradePhase.HOLDING})
-"""Phases that wait for the end of an outage. Afterwards all times begin again."""
+"""Phases that wait until an outage is over. Afterwards all waiting times begin again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """When a step fails, judged by the moved partitions.
 
-    `max_lag_s`: upper bound of the lag in seconds. `max_errors`: errors of new consumers. `min_rate`: least share of a
-    partition's former records per second, while records wait; 0 means not judged. `call`: a site's own rule.
+    `max_lag_s`: largest lag in seconds. `max_errors`: largest number of errors of new consumers. `min_rate`: least
+    share of a partition's former records per second while records wait; 0 means not judged. `call`: a site's own rule.
     """
 
     max_lag_s: float = 60.0
@@ -74,7 +75,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeEvent:
-    """An action of the upgrade, as a sentence."""
+    """An event of the upgrade, as a sentence."""
 
     at: float
     text: str
@@ -82,7 +83,7 @@ class UpgradeEvent:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeMark:
-    """The positions at one moment: topic → partition → the next offset to process."""
+    """The positions at one time: topic → partition → the next offset to process."""
 
     at: float
     positions: Mapping[str, Mapping[int, int]]
@@ -109,15 +110,14 @@ class Upgrade:
     """`/upgrades/[APP]`: one upgrade of a fleet.
 
     - `old`, `new`: the versions. `old_consumers`, `new_consumers`: the consumers of each version.
-    - `steps`: percent of each topic's partitions. `step`: the index of the present step.
+    - `steps`: for each step, percent of each topic's partitions. `step`: the index of the present step.
     - `chosen`: topic → partitions reserved for the new consumers.
     - `hold_s`: how long a step is held. `patience_s`: time for consumers to start, and for partitions to move.
     - `mark`: positions at the start of the measurement. `baseline`: records per second before the first move.
-    - `incarnations`: the new consumers' incarnations when they had started, or when a person continued the upgrade.
-    - `outage`: why no step begins or is judged; `None` without an outage. `suspected_at`: since when the present step
-      fails.
-    - `away_at`: when only new consumers first reported the sink as away, in this step; 0 without a report.
-    - `reason`: why the upgrade goes back; empty if it goes forward. `paused`: why nothing is done; empty if not paused.
+    - `incarnations`: the new consumers' incarnations after their start, or when a person continued the upgrade.
+    - `outage`: why no step begins or is judged; `None` without an outage. `suspected_at`: since when the step fails.
+    - `away_at`: when, in this step, only new consumers first reported a silent sink; 0 without a report.
+    - `reason`: why the upgrade moves back; empty if it does not. `paused`: why it is paused; empty if it is not.
     """
 
     app: str
@@ -152,12 +152,12 @@ class Upgrade:
 
     @property
     def over(self) -> bool:
-        """Return whether nothing is left to do."""
+        """Return whether the upgrade is Done or RolledBack."""
         return self.phase in OVER
 
     @property
     def said(self) -> str:
-        """Return the name, such as `upgrade of billing to v2`."""
+        """Return the upgrade in words, such as `upgrade of billing to v2`."""
         return f"upgrade of {self.app} to {self.new_name}"
 
     @property
@@ -166,16 +166,16 @@ class Upgrade:
 
     @property
     def step_said(self) -> str:
-        """Return the present step, such as `step 2 of 3 (50 %)`."""
+        """Return the present step in words, such as `step 2 of 3 (50 %)`."""
         return f"step {self.step + 1} of {len(self.steps)} ({self.steps[self.step]} %)"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSeen:
-    """A topic now. `owners`: partition → consumer. `apart`: partitions pinned by a person to other consumers.
+    """A topic now. `owners`: partition → consumer. `apart`: partitions that a person has pinned to other consumers.
 
-    `paused`: partitions paused by a person. `split`: whether the topic's configuration has this upgrade's split.
-    `waits`: why the topic does not move, if known.
+    `paused`: partitions that a person has paused. `split`: the topic's configuration has this upgrade's split. `waits`:
+    why the topic does not move, if known.
     """
 
     owners: Mapping[int, str] = field(default_factory=dict)
@@ -188,9 +188,9 @@ class TopicSeen:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeObservation:
-    """The current observations. `registered`: consumer → incarnation. `wanted`: consumers in the fleet.
+    """What is observed now. `registered`: consumer → incarnation. `wanted`: consumers in the fleet.
 
-    `topics`: managed topics of the upgrade. `positions`: positions reported by the owners. `ended`: unregistered new
+    `topics`: the upgrade's topics that are managed. `positions`: as reported by the owners. `ended`: unregistered new
     consumer → why its last process ended.
     """
 
@@ -205,11 +205,11 @@ class UpgradeObservation:
 def advanced(
     upgrade: Upgrade, seen: UpgradeObservation, failures: Collection[str] = (), outage: str = "", *, away: str = ""
 ) -> Upgrade:
-    """Return the upgrade after the next step, or unchanged if it has to wait.
+    """Return the upgrade after the next step; unchanged if it has to wait.
 
-    `failures`: why the rule is broken, in Holding. `outage`: the shared dependency that is away. `away`: a dependency
-    reported as away only by new consumers. An `away` report counts as an outage for `patience_s` of each step; then a
-    person decides.
+    `failures`: how a held step breaks the rule. `outage`: a shared dependency that does not answer. `away`: a
+    dependency that, by the reports of new consumers alone, does not answer. An `away` counts as an outage for
+    `patience_s` of each step. Then a person decides.
     """
     if upgrade.paused or upgrade.over:
         return upgrade
@@ -225,7 +225,7 @@ def advanced(
 
 
 def entered(upgrade: Upgrade, phase: UpgradePhase, now: float, text: str, **changes: object) -> Upgrade:
-    """Return the upgrade in another phase. Raises `ValueError` for a phase that may not follow."""
+    """Return the upgrade in another phase. Raises `ValueError` if this phase may not follow."""
     if phase not in FOLLOWING[upgrade.phase]:
         raise ValueError(f"an upgrade does not go from {upgrade.phase} to {phase}")
     outage = upgrade.outage if phase in ENDURES else None
@@ -239,7 +239,7 @@ def noted(upgrade: Upgrade, now: float, text: str) -> Upgrade:
 
 
 def back(upgrade: Upgrade, now: float, reason: str) -> Upgrade:
-    """Return the upgrade on its way back, for this reason. Drained old consumers have to start again first."""
+    """Return the upgrade on its way back, for this reason. Old consumers that are drained have to start again first."""
     text = f"everything goes back: {reason}"
     if upgrade.phase is UpgradePhase.DRAINING:
         return entered(upgrade, UpgradePhase.RESTORING, now, text, reason=reason)
@@ -259,7 +259,8 @@ def continued(upgrade: Upgrade, now: float, by: str, why: str = "") -> Upgrade:
 
 
 def more(upgrade: Upgrade, seen: UpgradeObservation, percent: int) -> dict[str, tuple[int, ...]]:
-    """Return topic → partitions of the next step: the present step's partitions, and more from the old consumers."""
+    """Return topic → partitions of the next step: those of the present step, and more partitions of the old consumers.
+    """
     chosen = {}
     for topic, topic_seen in seen.topics.items():
         before = upgrade.chosen.get(topic, ())
@@ -270,7 +271,7 @@ def more(upgrade: Upgrade, seen: UpgradeObservation, percent: int) -> dict[str, 
 
 
 def _evenly(topic: str, owners: Mapping[int, str], count: int) -> list[int]:
-    """Return `count` of these partitions. Each is taken from the owner with most partitions left."""
+    """Return `count` of these partitions, each taken from the owner that has the most partitions left."""
     left: dict[str, list[int]] = {}
     for partition in sorted(owners, key=lambda p: _lot(topic, p)):
         left.setdefault(owners[partition], []).append(partition)
@@ -284,7 +285,7 @@ def _evenly(topic: str, owners: Mapping[int, str], count: int) -> list[int]:
 
 
 def rates(mark: UpgradeMark, positions: Mapping[str, Mapping[int, int]], now: float) -> dict[str, dict[int, float]]:
-    """Return records per second since the mark, for partitions with a position at both times."""
+    """Return records per second since the mark, for partitions whose position is known then and now."""
     spent = now - mark.at
     if spent <= 0:
         return {}
@@ -299,12 +300,12 @@ def rates(mark: UpgradeMark, positions: Mapping[str, Mapping[int, int]], now: fl
 
 
 def _lot(topic: str, partition: int) -> str:
-    """Return the sort key for choosing partitions, independent of numbers and owners."""
+    """Return the sort key for choosing partitions. It depends on neither the owners nor the order of numbers."""
     return hashlib.sha256(f"{topic}/{partition}".encode()).hexdigest()
 
 
 def _starting(upgrade: Upgrade, seen: UpgradeObservation, _: Collection[str]) -> Upgrade:
-    if upgrade.mark is None or seen.now < upgrade.mark.at:  # start again after a clock jumped back
+    if upgrade.mark is None or seen.now < upgrade.mark.at:  # measure anew if the clock has jumped back
         return replace(upgrade, mark=UpgradeMark(seen.now, seen.positions), since_at=min(upgrade.since_at, seen.now))
     missing = _missing(upgrade.new_consumers, seen)
     if missing and _late(upgrade, seen):
@@ -344,7 +345,7 @@ def _moving(upgrade: Upgrade, seen: UpgradeObservation, _: Collection[str]) -> U
 
 
 def _holding(upgrade: Upgrade, seen: UpgradeObservation, failures: Collection[str]) -> Upgrade:
-    if upgrade.mark is None or seen.now < upgrade.mark.at:  # start again after a clock jumped back
+    if upgrade.mark is None or seen.now < upgrade.mark.at:  # measure anew if the clock has jumped back
         known = upgrade.incarnations or _registered(upgrade, seen)
         return replace(upgrade, mark=UpgradeMark(seen.now, seen.positions), since_at=seen.now, incarnations=known)
     if failures or upgrade.suspected_at:
@@ -365,7 +366,7 @@ def _holding(upgrade: Upgrade, seen: UpgradeObservation, failures: Collection[st
 
 
 def _suspected(upgrade: Upgrade, seen: UpgradeObservation, failures: Collection[str]) -> Upgrade:
-    """Return the upgrade after judging its step. A failure that has lasted moves everything back; a recovery clears it."""
+    """Return the upgrade after judging its step. A lasting failure moves everything back; a recovery clears it."""
     if not failures:
         return replace(upgrade, suspected_at=0.0)
     if not 0 < upgrade.suspected_at <= seen.now:
@@ -376,15 +377,16 @@ def _suspected(upgrade: Upgrade, seen: UpgradeObservation, failures: Collection[
 
 
 def _endures(upgrade: Upgrade) -> bool:
-    """Return whether an outage lasts, or its effects still count. Effects count only while a step is held."""
+    """Return whether an outage lasts, or failures may still be its effects. Effects matter only while a step is held.
+    """
     before, judges = upgrade.outage, upgrade.phase is UpgradePhase.HOLDING and upgrade.mark is not None
     return before is not None and (judges or not before.over_at)
 
 
 def _endured(upgrade: Upgrade, seen: UpgradeObservation, failures: Collection[str], outage: str) -> Upgrade:
-    """Return the upgrade with a beginning, lasting or finished outage.
+    """Return the upgrade at the begin, during or after the end of an outage.
 
-    For `patience_s` after an outage, failures may be its effects.
+    For `patience_s` after the end, failures may be effects of the outage.
     """
     now = seen.now
     before = upgrade.outage or Outage(now, outage, over_at=now)
@@ -393,7 +395,7 @@ def _endured(upgrade: Upgrade, seen: UpgradeObservation, failures: Collection[st
             return upgrade
         held = replace(upgrade, outage=Outage(before.at, outage), suspected_at=0.0)
         return noted(held, now, f"no step begins, and none is judged: {outage}")
-    # A consumer restarted during the outage is no error.
+    # The restart of a consumer during the outage is no error.
     known = _registered(upgrade, seen) if upgrade.incarnations else {}
     again = replace(upgrade, since_at=now, mark=UpgradeMark(now, seen.positions), incarnations=known)
     if not before.over_at:
@@ -448,7 +450,7 @@ _STEPS: Mapping[UpgradePhase, Callable[[Upgrade, UpgradeObservation, Collection[
 
 
 def _missing(consumers: Collection[str], seen: UpgradeObservation) -> list[str]:
-    """Return the wanted consumers without a registration. A person may have drained the fleet's other consumers."""
+    """Return those of the consumers that are in the fleet but not registered. A person may have drained the others."""
     return [consumer for consumer in consumers if consumer in seen.wanted and consumer not in seen.registered]
 
 

@@ -1,4 +1,4 @@
-"""The judgement of an upgrade's step: the facts of its partitions, and the built-in rule. Pure."""
+"""The judgement of an upgrade's step: facts about its partitions, and the built-in rule. Pure."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,16 +11,16 @@ from coordinator_tasks.core.model import Answer, Condition, ConsumerStatus, Runn
 from coordinator_tasks.core.text.partition_text import counted, joined, shown
 
 LEAST_RATE = 0.1
-"""Records per second; a lower former rate is not judged."""
+"""Records per second. If the former rate was lower, the rate is not judged."""
 _NUMBER = re.compile("[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """A moved partition without a pause. `None` means unknown.
+    """A moved partition that is not paused. `None` means unknown.
 
-    `rate`: records processed per second since the step is held. `before`: records per second before the first move.
-    `lag_s`: seconds to read the waiting records at the highest of `rate`, `before` and the rate of writes.
+    `rate`: records processed per second since the hold began. `before`: records per second before the first move.
+    `lag_s`: seconds to read the waiting records at the largest of three rates: `rate`, `before` and the rate of writes.
     """
 
     consumer: str
@@ -32,9 +32,9 @@ class PartitionFacts:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """A rule's inputs. `partitions`: topic → partition → its facts. `errors`: sentences of new consumers.
+    """The input of a rule. `partitions`: topic → partition → its facts. `errors`: sentences of new consumers.
 
-    `held_s`: how long the step has been held. `ends`: whether the holding time is over.
+    `held_s`: how long the step has been held. `ends`: the holding time is over.
     """
 
     app: str
@@ -47,12 +47,11 @@ class Facts:
 
 
 SiteRule: TypeAlias = Callable[[Facts], str]
-"""A site's own rule. It returns why the step fails, in one line, or an empty text; raises `BadRule` if it cannot
-decide."""
+"""A site's own rule. Returns in one line why the step fails, or an empty text. Raises `BadRule` if it cannot decide."""
 
 
 def facts_of(upgrade: Upgrade, seen: UpgradeObservation, answers: Mapping[str, Answer]) -> Facts:
-    """Return the facts of the present step from the consumers' own answers."""
+    """Return the facts of the present step, from the consumers' own answers."""
     now = rates(upgrade.mark, seen.positions, seen.now) if upgrade.mark is not None else {}
     found: dict[str, dict[int, PartitionFacts]] = {}
     for topic, one in seen.topics.items():
@@ -71,7 +70,8 @@ def facts_of(upgrade: Upgrade, seen: UpgradeObservation, answers: Mapping[str, A
 
 
 def failures(upgrade: Upgrade, facts: Facts) -> tuple[str, ...]:
-    """Return why the built-in rule is broken, in sentences; empty if passed. Rates are judged when the step ends."""
+    """Return, in sentences, how the built-in rule is broken; empty if it is not. Rates are judged when the hold ends.
+    """
     rule, reasons = upgrade.rule, []
     if len(facts.errors) > rule.max_errors:
         allowed = f", and {counted(rule.max_errors, 'error')} may be" if rule.max_errors else ""
@@ -91,7 +91,7 @@ def failures(upgrade: Upgrade, facts: Facts) -> tuple[str, ...]:
 
 
 def _is_slow(one: PartitionFacts, share: float) -> bool:
-    """Return whether the partition is slow. A partition without waiting records is as fast as its producers."""
+    """Return whether the partition is slow. If no records wait, the producers set the rate, so it is not slow."""
     if one.rate is None or one.before is None or one.lag_records == 0 or one.before < LEAST_RATE:
         return False
     return one.rate < share * one.before
@@ -101,7 +101,7 @@ def _facts(consumer: str, said: RunningPartition | None, rate: float | None, bef
     lag = said.lag_records if said is not None else None
     if said is None or lag is None:
         return PartitionFacts(consumer, lag, None, rate, before)
-    speed = max(said.rate or 0.0, rate or 0.0, before or 0.0)  # each rate may be low at the start of its measurement
+    speed = max(said.rate or 0.0, rate or 0.0, before or 0.0)  # a rate may be low when its measurement has just begun
     lag_s = 0.0 if not lag else lag / speed if speed > 0 else inf if rate is not None else None
     return PartitionFacts(consumer, lag, lag_s, rate, before)
 
@@ -112,7 +112,7 @@ def _running(answer: Answer | None, topic: str, partition: int) -> RunningPartit
 
 
 def shared(upgrade: Upgrade, answers: Mapping[str, Answer]) -> tuple[str, ...]:
-    """Return the errors that both new and old consumers report. The cause is a shared dependency, not a version."""
+    """Return the errors that both new and old consumers report. Their cause is a shared dependency, not a version."""
     known = _of_old(upgrade, answers)
     reports = [(c, text) for c in upgrade.new_consumers for text in _told(answers.get(c), upgrade.topics)]
     return tuple(f"{c}: {text}" for c, text in reports if _alike(text) in known)
@@ -140,14 +140,14 @@ def _of_old(upgrade: Upgrade, answers: Mapping[str, Answer]) -> set[str]:
 
 
 def _alike(text: str) -> str:
-    """Return the sentence without its partitions, offsets and times."""
+    """Return the sentence without partitions, offsets and times, for comparison."""
     return _NUMBER.sub("#", text)
 
 
 def _errors(upgrade: Upgrade, seen: UpgradeObservation, answers: Mapping[str, Answer]) -> Iterator[str]:
-    """Yield the errors of the new consumers in the fleet. A person has drained all other new consumers.
+    """Yield the errors of the new consumers in the fleet. A new consumer outside the fleet was drained by a person.
 
-    A restart since the step is held counts as an error. Reports shared by an old consumer do not count.
+    A restart since the hold began counts as an error. An error that an old consumer reports too does not count.
     """
     known = _of_old(upgrade, answers)
     for consumer in (one for one in upgrade.new_consumers if one in seen.wanted):
