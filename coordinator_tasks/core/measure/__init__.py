@@ -1,1 +1,1 @@
-"""Results of measurements: lag, pauses, predictions and budgets. Pure."""
+"""Measurements: lag, pauses, predictions of pauses, and the budget of moves. Pure."""

@@ -1,4 +1,4 @@
-"""A histogram as in Prometheus: the number of values up to each bound."""
+"""A histogram in Prometheus' form: for each bound, the number of values up to the bound."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ BATCH_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0,
 
 
 class Buckets:
-    """Counts values; `total` is their sum."""
+    """Counts values. `total` is the sum of the values."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = tuple(bounds)
@@ -25,7 +25,7 @@ class Buckets:
         self.total += value
 
     def cumulative(self) -> list[tuple[str, int]]:
-        """Return each bound in Prometheus' notation, with the number of values up to it; `+Inf` is the last."""
+        """Return each bound in Prometheus' notation, with the number of values up to the bound; the last is `+Inf`."""
         found, so_far = [], 0
         for bound, count in zip((*map(str, self.bounds), "+Inf"), self._counts, strict=True):
             so_far += count

@@ -1,6 +1,6 @@
-"""The moves that a plan may do without a person's approval, by the site's settings. Pure.
+"""The moves that a plan may make without a person's approval, by the site's settings. Pure.
 
-Only moves away from a live owner count. Unread partitions and the partitions of an ending process never wait.
+Only moves away from a live owner count. Unread partitions, and partitions of a process that ends, never wait.
 """
 
 import re
@@ -48,7 +48,8 @@ class Budget:
 
 
 def counted_moves(moves: Sequence[Move], ending: frozenset[str]) -> list[Move]:
-    """Return the moves that count, away from a surviving owner. `ending`: consumers whose process ends."""
+    """Return the moves that count: away from an owner that lives on. `ending`: consumers whose process is about to end.
+    """
     between = (MoveKind.HANDOFF, MoveKind.BARRIER)
     return [
         one for one in moves if one.kind in between and one.giver and one.giver != one.taker and one.giver not in ending
@@ -62,10 +63,9 @@ def why_over(
     pauses: Mapping[MoveKind, Prediction | None],
     now: float,
 ) -> tuple[str, ...]:
-    """Return the breaches of the budget as sentences; empty if there are none.
+    """Return, in sentences, how the plan exceeds the budget; empty if it does not.
 
-    `partitions`: number of the topic's partitions. `pauses`: the predicted pause of each kind of move. `now`: seconds
-    since 1970.
+    `partitions`: number of the topic's partitions. `pauses`: predicted pause of each kind of move. `now`: since 1970.
     """
     if not moves:
         return ()

@@ -1,8 +1,8 @@
-"""How far a group is behind, in seconds and as one of Burrow's states.
+"""How far a group is behind, in seconds and as a status of Burrow.
 
-Rules: https://github.com/linkedin/Burrow/wiki/Consumer-Lag-Evaluation-Rules, in the order of Burrow 1.9. Two of its settings are fixed
-here: a partition is judged by a full window only, and STOP needs a silence as long as a window. So the first samples
-raise no alarm.
+Rules: https://github.com/linkedin/Burrow/wiki/Consumer-Lag-Evaluation-Rules, in the order of Burrow 1.9. Two of
+Burrow's settings are fixed here: only a full window is judged, and STOP needs a silence as long as a window. So the
+first samples raise no alarm.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,9 +11,9 @@ from enum import IntEnum
 from itertools import pairwise
 
 WINDOW = 10
-"""Samples in a window, as in Burrow's `intervals`."""
+"""Number of samples in a window, as in Burrow's `intervals`."""
 POINTS = 32
-"""Maximum points of a log's end. Beyond the maximum every second point is dropped, so old points lie further apart."""
+"""Maximum samples of a log's end. Beyond, every second sample is dropped, so old samples lie further apart."""
 _AT_END = 2
 
 
@@ -30,7 +30,8 @@ class LagStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LagLook:
-    """A commit at a time in seconds. `lag`: offsets from `offset` to the log's end then; `None` if unknown."""
+    """A commit and its time in seconds. `lag`: offsets from `offset` to the log's end at that time; `None` if unknown.
+    """
 
     at: float
     offset: int
@@ -40,8 +41,8 @@ class LagLook:
 def partition_status(looks: Sequence[LagLook], ends: Sequence[int], lag: int, now: float, window_s: float) -> LagStatus:
     """Return the status of one partition.
 
-    `looks`: the last commits, oldest first, at most `WINDOW`. `ends`: the log's last ends. `lag`: the present lag.
-    `window_s`: seconds of a full window.
+    `looks`: the last commits, oldest first, at most `WINDOW`. `ends`: the last samples of the log's end. `lag`: the
+    present lag. `window_s`: seconds of a full window.
     """
     if lag <= 0 or not looks:
         return LagStatus.OK
@@ -61,14 +62,15 @@ def partition_status(looks: Sequence[LagLook], ends: Sequence[int], lag: int, no
 
 
 def group_status(partitions: Iterable[LagStatus]) -> LagStatus:
-    """Return the worst status of a group's partitions, at most ERR."""
+    """Return the worst status of a group's partitions, but nothing worse than ERR."""
     return min(max(partitions, default=LagStatus.OK), LagStatus.ERR)
 
 
 def furthest_s(partitions: Iterable[tuple[int, float | None]]) -> float | None:
-    """Return the seconds of the partition furthest behind, from lag and seconds of partitions; `None` if unknown.
+    """Return the seconds of the partition furthest behind; `None` if unknown. `partitions`: (lag, seconds) pairs.
 
-    A partition without lag is 0 seconds behind. It says nothing of a lagging partition with unknown seconds.
+    A partition without lag is 0 seconds behind. If the seconds of a lagging partition are unknown, other lagging
+    partitions decide.
     """
     found = list(partitions)
     known = [seconds for lag, seconds in found if lag and seconds is not None]
@@ -78,7 +80,7 @@ def furthest_s(partitions: Iterable[tuple[int, float | None]]) -> float | None:
 
 
 def _rewound(looks: Sequence[LagLook]) -> bool:
-    """Return whether an offset went back and has not reached its former place again."""
+    """Return whether an offset went back and has not caught up with its former value."""
     for number in range(1, len(looks)):
         before = looks[number - 1].offset
         if looks[number].offset < before:
@@ -93,9 +95,9 @@ class EndPoints:
         self._points: list[tuple[int, float]] = []
 
     def see(self, end: int, at: float) -> None:
-        """Store the end as just read.
+        """Store the end that was just read.
 
-        While the end stands still, the last point moves, because its next record comes later.
+        While the end stands still, only the last point's time changes, because the next record comes later.
         """
         points = self._points
         if points and end < points[-1][0]:
@@ -108,9 +110,9 @@ class EndPoints:
             del points[1:-1:2]
 
     def behind_s(self, offset: int, now: float) -> float | None:
-        """Return seconds since the record at `offset` was written; 0 if not yet written, `None` if unknown.
+        """Return seconds since the record at `offset` was written; 0 if not written yet, `None` if unknown.
 
-        Between two points, records count as evenly spaced. Before the first point, the spacing of all points applies.
+        Records between two points count as evenly spaced. Before the first point, the average spacing applies.
         """
         points = self._points
         if not points:

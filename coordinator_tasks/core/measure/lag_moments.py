@@ -1,6 +1,6 @@
 """The lag of every partition, sampled each minute from the commits in Kafka, with Burrow's status. Pure.
 
-A sample is judged once, when made, so all readers see the same status.
+A sample is judged once, when it is made, so all readers see the same status.
 """
 
 from array import array
@@ -14,23 +14,24 @@ EVERY_S = 60.0
 KEPT = 60
 """Number of samples: an hour."""
 JUDGED_BY = 2 * WINDOW
-"""Samples needed to judge a partition: a window of commits, and a silence as long as a window."""
+"""Number of samples needed to judge a partition: a window of commits, and a silence as long as a window."""
 FRESH_S = 3 * EVERY_S
-"""Seconds after which a sample no longer describes the present."""
+"""Seconds after which a sample is no longer recent."""
 MOST_PARTITIONS = 20_000
-"""Default of `policy.lag_partitions`. A sample takes 484 KB at most, and ZooKeeper holds an hour of samples in memory."""
+"""Default of `policy.lag_partitions`. A sample then takes 484 KB at most. ZooKeeper holds an hour of samples in memory.
+"""
 NOBODY = -1
 UNKNOWN = -1
-_PARTS = 10  # per second
+_PARTS = 10  # tenths of a second
 
 
 @dataclass(frozen=True, slots=True)
 class TopicMoment:
-    """One topic in columns; entry n is about partition n.
+    """One topic in columns: entry n of each column is about the same partition.
 
-    `owners`: places in the moment's `consumers`, or `NOBODY`. `offsets`: the group's committed offsets. `lags`: offsets
-    from the commit to the log's end. `late`: age of the next record in the log, in tenths of a second, -1 if unknown.
-    `statuses`: Burrow's numbers. `commits`: 1 if the entry counts as a commit.
+    `owners`: indexes in the sample's `consumers`, or `NOBODY`. `offsets`: the group's committed offsets. `lags`:
+    offsets from the commit to the log's end. `late`: age of the next record to read, in tenths of a second, -1 if
+    unknown. `statuses`: Burrow's numbers. `commits`: 1 if the entry counts as a commit.
     """
 
     group: str
@@ -45,7 +46,7 @@ class TopicMoment:
 
 @dataclass(frozen=True, slots=True)
 class LagMoment:
-    """Every partition at one moment. `left_out`: partitions beyond the limit."""
+    """Every partition at one moment. `left_out`: number of partitions beyond the limit."""
 
     at: float
     consumers: tuple[str, ...] = ()
@@ -53,7 +54,7 @@ class LagMoment:
     left_out: int = 0
 
     def owner(self, place: int) -> str:
-        """Return the name of an owner; empty without an owner."""
+        """Return the owner's name by its index; empty without an owner."""
         return "" if place == NOBODY else self.consumers[place]
 
 
@@ -68,7 +69,7 @@ def statuses(moment: LagMoment | None) -> dict[tuple[str, int], LagStatus]:
 
 
 def group_statuses(moment: LagMoment | None) -> dict[str, LagStatus]:
-    """Return group → status."""
+    """Return group → Burrow's status."""
     found: dict[str, set[LagStatus]] = {}
     for one in moment.topics.values() if moment is not None else ():
         found.setdefault(one.group, set()).update(map(LagStatus, one.statuses))
@@ -76,7 +77,7 @@ def group_statuses(moment: LagMoment | None) -> dict[str, LagStatus]:
 
 
 class PartitionMoment(NamedTuple):
-    """One partition in Kafka and in the present plan. `owner` is empty without an owner."""
+    """One partition, with Kafka's offsets and the planned owner. `owner` is empty without an owner."""
 
     group: str
     topic: str
@@ -107,17 +108,17 @@ Track = dict[tuple[str, int], list[_Past]]
 
 
 def seconds(late: int) -> float | None:
-    """Return the seconds of an entry of the column `late`; `None` if unknown."""
+    """Return the seconds that an entry of the column `late` stands for; `None` if unknown."""
     return None if late == UNKNOWN else late / _PARTS
 
 
 def slot_of(at: float) -> int:
-    """Return the place of a sample in the ring, which has one per minute."""
+    """Return the index of a sample in the ring. The ring has one place per minute of the hour."""
     return int(at // EVERY_S) % KEPT
 
 
 def tracks(past: Sequence[LagMoment]) -> Track:
-    """Return (topic, partition) → its entries in the samples, oldest first."""
+    """Return (topic, partition) → its entries in these samples, oldest first."""
     found: Track = {}
     for moment in past:
         for topic, one in moment.topics.items():
@@ -127,7 +128,7 @@ def tracks(past: Sequence[LagMoment]) -> Track:
 
 
 def stand(seen: Collection[PartitionMoment], before: Track) -> list[PartitionMoment]:
-    """Return lagging partitions with the same committed offset as in the last sample.
+    """Return lagging partitions whose committed offset is the same as in the last sample.
 
     Only the owners know whether such a partition runs.
     """
@@ -143,8 +144,8 @@ def judged(
 ) -> LagMoment:
     """Return the sample of at most `most` partitions. `running`: partitions that their owners report as running.
 
-    Our consumers commit only changes, but Burrow expects a commit at every turn. So an owner that runs the partition, or has
-    nothing to commit, counts as committing.
+    Burrow expects a commit in every sample, but our consumers commit only changes. So an owner counts as committing if
+    it runs the partition or has nothing to commit.
     """
     names: dict[str, int] = {}
     topics: dict[str, TopicMoment] = {}
@@ -178,6 +179,6 @@ def _judged(at: float, one: PartitionMoment, track: Sequence[_Past], *, commit: 
         looks.append(LagLook(at, one.offset, one.lag))
     ends = [past.offset + past.lag for past in track[1 - WINDOW :]] + [one.end]
     late_s = points.behind_s(one.offset, at)
-    if not looks:  # silent for longer than the samples reach back
+    if not looks:  # no commit in all samples
         return late_s, LagStatus.STOP
     return late_s, partition_status(looks[-WINDOW:], ends, one.lag, at, WINDOW * EVERY_S)

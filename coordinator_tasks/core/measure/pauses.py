@@ -1,13 +1,13 @@
 """Pauses of moved partitions, from ZooKeeper's times and the reports of giver and taker. Pure.
 
-Every surface shows three numbers. *Total*: from the giver's last record, or the first record after it, to the taker's
-first. *Usual*: the longest undisturbed standstill of the same partition just before, measured in the same way. *Extra*:
-the total without the usual, the cost of the move.
+All pages and commands show three numbers:
+- *total*: from the giver's last record, or from the first record that came later, to the taker's first record;
+- *usual*: the longest undisturbed standstill of the same partition just before, measured in the same way;
+- *extra*: the total without the usual, which is the cost of the move.
 
-Clocks are never compared with each other. Consumers report spans of time by clocks that never jump: the giver as time
-before its release, the taker as time before its answer. Each moment is bounded from both sides by ZooKeeper's times of
-the plan and of the release, and by the times of the coordinator's requests. The middle is stored, and half of the width
-as its error.
+No clock is compared with another clock. Consumers report durations by clocks that never jump: the giver before its
+release, the taker before its answer. ZooKeeper's times of the plan and the release, and the times of the coordinator's
+requests, bound each moment from both sides. The middle is stored, with half of the width as the error.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -21,16 +21,16 @@ from coordinator_tasks.core.text.partition_text import counted
 TICK_S = 0.001
 """ZooKeeper's times are whole milliseconds, rounded down."""
 DRIFT = 1e-4
-"""The rates of two clocks differ by less than this."""
+"""The rates of two clocks differ by less than this share."""
 SLACK_S = 0.05
-"""Contradictions between times below this count as a measuring error."""
+"""Seconds. A smaller contradiction between times counts as a measuring error."""
 MOST_STALL_S = 3600.0
 MOST_LEFT_OUT = 8
 
 
 @dataclass(frozen=True, slots=True)
 class TimeSpan:
-    """The bounds of a moment, in ZooKeeper's seconds since 1970."""
+    """The bounds of a moment, in seconds since 1970 by ZooKeeper's clock."""
 
     low: float
     high: float
@@ -44,7 +44,7 @@ class TimeSpan:
         return (self.high - self.low) / 2
 
     def before(self, ago_s: float) -> "TimeSpan":
-        """Return the bounds of the moment `ago_s` seconds earlier, by another clock."""
+        """Return the bounds of the moment `ago_s` seconds earlier. Another clock measured `ago_s`."""
         drift = ago_s * DRIFT
         return TimeSpan(self.low - ago_s - drift, self.high - ago_s + drift)
 
@@ -58,11 +58,10 @@ class TimeSpan:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Known facts of a moved partition. `planned_at`: ZooKeeper's time of the plan.
+    """The known facts about a moved partition. `planned_at`: ZooKeeper's time of the plan.
 
-    `release` was written at `released_at`; `None` if the partition moved without a release. `answered`: time of the
-    taker's report `taken`. `read_at`: a time at or before which the giver read the epoch in its last commit; `None` if
-    unknown.
+    `release`: written at `released_at`; `None` if the partition moved without a release. `taken`: the taker's report,
+    made at `answered`. `read_at`: the giver read the epoch in its last commit then or later; `None` if unknown.
     """
 
     partition: int
@@ -78,13 +77,13 @@ class Moved:
 
     @property
     def passed_from(self) -> float | None:
-        """Return the earliest time at which the partition can have stood still, by the giver's last commit."""
+        """Return since when, at the earliest, the partition stood still, by the giver's last commit."""
         last = self.taken.last_pass
         return None if last is None or self.read_at is None else self.read_at + last.after_s * (1 - DRIFT)
 
     @property
     def usual_s(self) -> float | None:
-        """Return the usual stall from the giver's release, or else from its last commit."""
+        """Return the usual stall in the giver's release, or else in its last commit."""
         ago = self.release.ago if self.release is not None else None
         if ago is not None and ago.usual_s is not None:
             return ago.usual_s
@@ -92,7 +91,7 @@ class Moved:
 
 
 def pause(moved: Moved) -> Pause | str:
-    """Return the pause of a partition, or a sentence about an impossible answer."""
+    """Return the pause of a partition; a sentence if an answer is impossible."""
     taken, released_at, which = moved.taken, moved.released_at, f"partition {moved.partition}"
     last, empty, problem = _of_giver(moved)
     if problem:
@@ -121,7 +120,7 @@ def pause(moved: Moved) -> Pause | str:
     read_at = max(begin_at, first.middle - taken.batch_s)
     begin, spread_s = last, 0.0
     if empty is not None:
-        # Records between the two observations count as evenly spaced. The first of these records waits longest.
+        # Records between the two observations count as evenly spaced. The first of them waits longest.
         spread_s = max(0.0, read_at - empty.middle) / (taken.waited + 1)
         came = TimeSpan(empty.low + spread_s, empty.high + spread_s)
         begin, spread_s = (came, spread_s) if came.middle > last.middle else (last, 0.0)
@@ -131,22 +130,20 @@ def pause(moved: Moved) -> Pause | str:
 
 
 def _with_bounds(found: Pause, first: TimeSpan, begin_at: float, passed_from: float | None) -> Pause:
-    """Return the pause without the giver's report.
+    """Return the pause if the giver has reported no times.
 
-    It began at the latest with the plan or release, at the earliest after the giver's last commit.
+    The pause began at the latest with the plan or the release, and at the earliest after the giver's last commit.
     """
     bounded = passed_from is not None and passed_from <= first.high <= passed_from + MOST_STALL_S
     if passed_from is None or not bounded:
         return _with_wait(replace(found, least=True), first, TimeSpan(begin_at, begin_at), 0.0)
-    begin_at = max(begin_at, passed_from)  # a giver that still ran has committed since then
+    begin_at = max(begin_at, passed_from)  # if the giver still ran, it has committed since then
     found = _with_wait(replace(found, least=True), first, TimeSpan(begin_at, begin_at), 0.0)
     return replace(found, most_s=max(found.wait_s or 0.0, round(first.high - passed_from, 4)))
 
 
 def _of_giver(moved: Moved) -> tuple[TimeSpan | None, TimeSpan | None, str]:
-    """Return when the giver's last record passed, and when the partition was last empty.
-
-    The third value says why the giver is not believed.
+    """Return when the giver's last record passed, when the partition was last empty, and why the giver is not believed.
     """
     ago = moved.release.ago if moved.release is not None else None
     if ago is None or ago.passed_s is None or ago.read_s is None or moved.released_at is None:
@@ -178,9 +175,9 @@ def _middle(span: TimeSpan | None) -> float | None:
 def unmoved(
     told: Mapping[str, Mapping[int, Stall]], first: int, last: int, moved: Collection[int], lasted_s: float
 ) -> tuple[Unmoved | None, list[str]]:
-    """Return the longest stall of kept partitions in a rebalance, and the consumers not believed.
+    """Return the longest stall of kept partitions in a rebalance, and sentences about consumers that are not believed.
 
-    `first` and `last`: the epochs of the rebalance.
+    `first` and `last`: the first and last epoch of the rebalance.
     """
     found: list[Unmoved] = []
     left_out: list[str] = []
@@ -204,7 +201,7 @@ def unmoved(
 
 
 def merged(stored: Pauses | None, fresh: Pauses) -> Pauses:
-    """Return the stored pauses with missing entries added. The longest stall of unmoved partitions counts."""
+    """Return the stored pauses with missing entries added. Of the stalls of unmoved partitions, the longest is kept."""
     if stored is None:
         return fresh
     known = {one.partition: one for one in fresh.measured} | {one.partition: one for one in stored.measured}
@@ -217,10 +214,10 @@ def merged(stored: Pauses | None, fresh: Pauses) -> Pauses:
 
 @dataclass(frozen=True, slots=True)
 class Longest:
-    """The longest total, usual and extra of pauses with waiting records.
+    """The longest total, usual and extra of the pauses with waiting records.
 
-    `error_s`: error of the longest total. `extra` and `usual_s`: `None` if unknown for any pause. `median_extra_s`:
-    `None` if a pause has only bounds.
+    `error_s`: error of the longest total. `extra`, `usual_s`: `None` if unknown for any pause. `median_extra_s`: `None`
+    if a pause has only bounds.
     """
 
     pauses: int
@@ -232,7 +229,7 @@ class Longest:
 
 
 def longest(found: Iterable[Pause]) -> Longest | None:
-    """Return the summary of the pauses; `None` if nothing waited in any."""
+    """Return the summary of the pauses; `None` if no pause had waiting records."""
     waited = [one for one in found if one.total is not None]
     if not waited:
         return None
