@@ -43,7 +43,7 @@ class Checking(Protocol):
 
 @runtime_checkable
 class Partial(Protocol):
-    """A strategy that may leave partitions without an owner to keep a person's limit."""
+    """A strategy that may leave partitions without an owner, in order to keep a limit that a person has set."""
 
     @property
     def partial(self) -> bool:
@@ -52,7 +52,7 @@ class Partial(Protocol):
 
 @runtime_checkable
 class Explaining(Protocol):
-    """A strategy that explains its answers itself."""
+    """A strategy with its own explanations of its answers."""
 
     def explainer(self, problem: Problem, answer: Mapping[int, str]) -> Explainer:
         """Return the explainer of this answer to this problem."""
@@ -60,10 +60,10 @@ class Explaining(Protocol):
 
 @runtime_checkable
 class Sharing(Protocol):
-    """A strategy that plans several topics jointly, by their numbers of partitions."""
+    """A strategy that plans several topics jointly, by the number of partitions."""
 
     def share(self, problems: Sequence[Problem], ties: Mapping[str, int]) -> list[Mapping[int, str]]:
-        """Return an answer per problem. Every problem has the same `loads`, which count further topics.
+        """Return an answer for each problem. All have the same `loads`: partitions of topics outside these problems.
 
         `ties`: member → number of its other partitions.
         """
@@ -77,7 +77,7 @@ class Measuring(Protocol):
         """Return the measure of the weights."""
 
     def patience_s(self, parameters: Mapping[str, str]) -> float | None:
-        """Return how long a topic is Stable before changed loads alone cause a plan; `None` if they never do."""
+        """Return how long a topic must be Stable before changed loads alone cause a plan; `None` if loads never do."""
 
 
 def is_partial(strategy: Assignor) -> bool:
@@ -86,7 +86,7 @@ def is_partial(strategy: Assignor) -> bool:
 
 
 def assignor(name: str, known: Mapping[str, Assignor] = ASSIGNORS) -> Assignor:
-    """Return the strategy of this name. Raise `BadStrategy` with the known names otherwise."""
+    """Return the strategy of this name. For an unknown name, raise `BadStrategy` with the known names."""
     found = known.get(name)
     if found is None:
         raise BadStrategy(f"there is no strategy {name!r}; choose one of {', '.join(sorted(known))}")
@@ -95,10 +95,10 @@ def assignor(name: str, known: Mapping[str, Assignor] = ASSIGNORS) -> Assignor:
 
 @dataclass(frozen=True, slots=True)
 class Strategies:
-    """The known strategies and the cluster's default strategy with its parameters.
+    """The known strategies, and the cluster's default strategy with its parameters.
 
     Topics without a strategy use the default. A topic with the default strategy takes the cluster's value of each
-    parameter that the topic does not set.
+    parameter that the topic itself does not set.
     """
 
     known: Mapping[str, Assignor] = field(default_factory=lambda: ASSIGNORS)
@@ -117,9 +117,7 @@ class Strategies:
         self.check_parameters(wanted.strategy, wanted.parameters)
 
     def check_parameters(self, name: str, parameters: Mapping[str, str]) -> None:
-        """Raise `Refused` if the strategy is unknown or refuses these parameters.
-
-        A site's strategy takes any parameters.
+        """Raise `Refused` if the strategy is unknown or refuses the parameters. A site's strategy takes any parameters.
         """
         found = assignor(name, self.known)
         if isinstance(found, Checking):
@@ -129,7 +127,7 @@ class Strategies:
 
 
 def validate(problem: Problem, answer: Mapping[int, str], strategy: str, *, partial: bool = False) -> None:
-    """Raise `Refused` with the breach unless the strategy's answer is a valid assignment."""
+    """Raise `Refused` unless the strategy's answer is a valid assignment. The error names the violation."""
     listed = set(problem.partitions)
     for partition, member in sorted(answer.items()):
         if partition not in listed:

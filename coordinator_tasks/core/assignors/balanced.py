@@ -1,8 +1,8 @@
-"""The default strategy balances exactly, with the fewest moves, jointly over all topics.
+"""The default strategy: exact balance with the fewest moves, jointly over all topics.
 
-The load vector over all topics is decreasingly minimal: no two members differ by more than a partition, as far as
-subscriptions and fixed partitions allow. Among all minimal answers, the strategy moves as few partitions as possible
-(`quotas`). The choice among movable partitions is free, so the strategy spreads each topic as evenly as possible.
+The vector of loads over all topics is decreasingly minimal: no two members differ by more than one partition, as far as
+subscriptions and fixed partitions allow. Among all answers with such loads, the strategy moves the fewest partitions
+(`quotas`). Which of the movable partitions move is free, so the strategy spreads each topic as evenly as possible.
 """
 
 from collections import Counter
@@ -13,23 +13,24 @@ from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.assignors.quotas import Quotas, quotas_of
 
 NAMES = ("balanced", "sticky", "uniform", "cooperative-sticky")
-"""All these names mean this strategy. The coordinator gives every strategy what distinguishes cooperative-sticky: no
-consumer starts a partition before its owner has released the partition."""
+"""All these names mean this strategy. What distinguishes cooperative-sticky holds for every strategy of the
+coordinator: no consumer starts a partition before the former owner has released it.
+"""
 
 
 class Balanced:
-    """See the module."""
+    """The default strategy: the module says how it plans."""
 
     def assign(self, problem: Problem) -> Mapping[int, str]:
-        """Return partition → member. Without members, return only fixed partitions. The members' `loads` count."""
+        """Return partition → member; only fixed partitions if there are no members. The members' `loads` count."""
         return self.share((problem,))[0]
 
     def share(self, problems: Sequence[Problem], ties: Mapping[str, int] | None = None) -> list[Mapping[int, str]]:
-        """Return the answer to each problem, balanced over all problems. Every problem has the same `loads`, which
-        count further topics.
+        """Return the answer to each problem, balanced over all problems. All problems have the same `loads`: the
+        partitions of topics outside these problems.
 
-        `ties`: member → number of its other partitions; among equal loads, the member with fewer goes first. Takes
-        O(partitions + members log members) if every member may have every partition.
+        `ties`: member → number of its other partitions; among members with equal loads, the smaller number goes first.
+        Takes O(partitions + members log members) if every member may have every partition.
         """
         columns = [_Column(one) for one in problems]
         base = Counter(dict(problems[0].loads)) if problems else Counter[str]()
@@ -47,7 +48,7 @@ class Balanced:
 
 
 class _Column:
-    """A problem during its solution. `kept`: member → keepable free partitions, in order."""
+    """A problem (one topic) during the solution. `kept`: member → movable partitions that it may keep, in order."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -69,13 +70,13 @@ class _Column:
         self.share = len(problem.partitions) / max(1, len(problem.members))
 
     def has(self, member: str) -> int:
-        """Return the member's present number of partitions."""
+        """Return how many partitions of the topic the member has now."""
         return self.fixed[member] + len(self.kept.get(member, ()))
 
     def deal(self, needs: dict[str, int]) -> None:
-        """Give the pool to members in need and lower `needs`.
+        """Give the pool's partitions to members with a need, and lower `needs`.
 
-        The member with the fewest partitions of this topic goes first.
+        The member with the fewest partitions of this topic gets the next.
         """
         heap = [(self.has(member), -need, member) for member, need in needs.items() if need]
         heapify(heap)
@@ -96,7 +97,7 @@ class _Column:
 
 
 def _realize(columns: Sequence[_Column], kept: Mapping[str, int], quotas: Mapping[str, int]) -> None:
-    """Answer problems of the same members. Each member gets a quota over all problems, and keeps as much as possible."""
+    """Answer problems with the same members. Each member gets its quota over all, and keeps as many as possible."""
     for member, count in sorted(kept.items()):
         _give_up(columns, member, count - quotas[member])
     needs = {member: need for member, quota in quotas.items() if (need := quota - kept.get(member, 0)) > 0}
@@ -105,9 +106,9 @@ def _realize(columns: Sequence[_Column], kept: Mapping[str, int], quotas: Mappin
 
 
 def _give_up(columns: Sequence[_Column], member: str, surplus: int) -> None:
-    """Move `surplus` partitions of the member into the pools, from the topics furthest above the member's share.
+    """Move `surplus` partitions of the member into the pools, from the topics of which it has most above its share.
 
-    Among equal topics, prefer the topic with the smallest pool.
+    Among such topics, the topic with the smallest pool goes first.
     """
     if surplus <= 0:
         return

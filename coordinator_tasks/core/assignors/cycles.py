@@ -1,4 +1,4 @@
-"""Cycles of hand-overs that save moves without changing the loads: Bellman-Ford on arrays."""
+"""Cycles of hand-overs that save moves and do not change the loads: Bellman-Ford on arrays."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,14 +9,13 @@ HandOver = tuple[int, int, int]
 """Giver, topic, taker."""
 
 _NEVER = 1 << 12
-"""More than the cost of any path: costs are -1, 0 and 1, and a search ends at its first cycle."""
+"""More than the cost of any path. A hand-over costs -1, 0 or 1, and a search ends at its first cycle."""
 
 
 def negative_cycles(subscribed: Flags, own: Numbers, x: Numbers, loads: Numbers) -> list[list[HandOver]]:
-    """Return disjoint cycles of negative cost. Without such a cycle, no assignment with this sorted load vector has
-    fewer moves.
+    """Return disjoint cycles of negative cost. Without one, no assignment with the same sorted loads has fewer moves.
 
-    Takes O(members · topics) per round; a round lengthens the paths by one hand-over.
+    Takes O(members · topics) per round. A round makes the paths longer by one hand-over.
     """
     members, topics = x.shape
     losing = np.where(x > 0, (x <= own).astype(np.int32), _NEVER)
@@ -49,7 +48,7 @@ def _relax(distance: Numbers, cost: Numbers, parent: Numbers, by: Numbers) -> bo
 
 
 def _cheapest_one_below(distance: Numbers, loads: Numbers) -> Numbers:
-    """Return per member the nearest member with a load lower by one, to exchange loads with; -1 if there is none."""
+    """Return for each member the nearest member whose load is lower by one, to exchange loads with; -1 if none."""
     order = np.lexsort((distance, loads))
     ascending = loads[order]
     first = np.searchsorted(ascending, loads - 1)
@@ -58,7 +57,7 @@ def _cheapest_one_below(distance: Numbers, loads: Numbers) -> Numbers:
 
 
 def _cycles(parent: list[int]) -> list[list[int]]:
-    """Return the cycles of the graph of parents, each in the direction of the paths."""
+    """Return the cycles in the graph of parents, each in the direction of the paths."""
     seen = [0] * len(parent)
     cycles = []
     for start in range(len(parent)):
@@ -75,7 +74,7 @@ def _cycles(parent: list[int]) -> list[list[int]]:
 
 
 def _hand_overs(cycle: list[int], members: int) -> list[HandOver]:
-    """Return the hand-overs in a cycle of member, topic, member, ... Two members in a row only exchange their loads."""
+    """Return the hand-overs in a cycle of member, topic, member, ... Two adjacent members only exchange their loads."""
     return [
         (cycle[i - 1], node - members, cycle[(i + 1) % len(cycle)]) for i, node in enumerate(cycle) if node >= members
     ]

@@ -1,7 +1,7 @@
-"""Reasons, as sentences, for the place of every partition.
+"""Sentences with the reason for the place of every partition.
 
-This module explains facts outside of a strategy: a pin, a partition under way, an excluded owner. The strategy's
-`Explainer`, or the number of partitions per member, explains the rest.
+This module explains facts that a strategy does not know: a pin, a partition under way, an excluded owner. The
+strategy's `Explainer` explains the rest. Without an `Explainer`, the number of partitions per member does.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from coordinator_tasks.core.model import Explanation, Reason, Split
 class RolledBack:
     """A return to earlier owners.
 
-    `owners`: partition → the owner by a person's roll back, or a planned restart; `text`: the requester and the reason.
+    `owners`: partition → earlier owner, by a roll back or a planned restart. `text`: the requester and the reason.
     """
 
     owners: Mapping[int, str]
@@ -29,13 +29,15 @@ class RolledBack:
 
 @dataclass(frozen=True, slots=True)
 class SolvedProblem:
-    """A strategy's problem and answer, with facts unknown to the strategy.
+    """A strategy's problem and answer, with facts that the strategy does not know.
 
-    `holders`: partition → present holder, even if not a member. `pins`: partition → the place set by a person.
-    `explainer`: the strategy's explainer of this answer, if any. `backs`: returns to an earlier owner; the first return
-    counts. `split`: permitted owners during an upgrade. `kept`: partitions that stay only because of the split.
-    `barred`: registered consumer → why it gets nothing. `before`, `after`: member → its partitions of all jointly
-    planned topics. `others`: a digest of the other topics' problems; empty without other topics.
+    - `holders`: partition → present holder, even if not a member. `pins`: partition → consumer chosen by a person.
+    - `explainer`: the strategy's explainer of this answer, if any.
+    - `backs`: returns to an earlier owner; the first that has the partition counts.
+    - `split`: permitted owners during an upgrade. `kept`: partitions that stay only because of the split.
+    - `barred`: registered consumer → why it gets nothing.
+    - `before`, `after`: member → its partitions of all jointly planned topics.
+    - `others`: a digest of the other topics' problems; empty without other topics.
     """
 
     strategy: str
@@ -54,16 +56,16 @@ class SolvedProblem:
 
 
 class Explainer(Protocol):
-    """The sentences of a strategy about an answer."""
+    """A strategy's sentences about one answer."""
 
     def summary(self) -> str:
         """Return the effect of the whole answer."""
 
     def given(self, partition: int, taker: str) -> str:
-        """Return why the taker gets a partition without an owner or with an excluded owner."""
+        """Return why this member gets a partition that has no owner, or whose owner is excluded."""
 
     def moved(self, partition: int, giver: str, taker: str) -> str:
-        """Return why the partition moves from the giver to the taker without need."""
+        """Return why the partition moves from the giver to the taker, although the giver could keep it."""
 
     def stays(self, partition: int, owner: str) -> str:
         """Return why the partition stays."""
@@ -73,7 +75,7 @@ class Explainer(Protocol):
 
 
 def explained(asked: SolvedProblem, only: Collection[int] | None = None) -> Explanation:
-    """Return the explanation of all partitions, or of `only` these. Partitions with the same reason are joined."""
+    """Return the explanation of all partitions, or only of the partitions in `only`. Equal reasons are merged."""
     explainer = CountExplainer(asked) if asked.explainer is None else asked.explainer(asked.problem, asked.answer)
     moves: dict[str, list[int]] = {}
     stays: dict[str, list[int]] = {}
@@ -85,7 +87,7 @@ def explained(asked: SolvedProblem, only: Collection[int] | None = None) -> Expl
 
 
 def digest(asked: SolvedProblem) -> str:
-    """Return sixteen hexadecimal digits over the strategy's whole input. The same digits mean the same answer."""
+    """Return sixteen hexadecimal digits over the strategy's whole input. With equal digits the answer is the same."""
     problem = asked.problem
     members = [
         [one.consumer, one.capacity, one.rack, sorted(one.attributes.items())]
@@ -108,7 +110,7 @@ def digest(asked: SolvedProblem) -> str:
 
 
 def shortened(explanation: Explanation, limit_bytes: int) -> Explanation:
-    """Return the explanation for the history. It has as many reasons of moves as fit, those of many partitions first."""
+    """Return the explanation for the history: as many reasons of moves as fit, reasons of many partitions first."""
     kept: list[Reason] = []
     for reason in sorted(explanation.moves, key=lambda one: (-len(one.partitions), one.partitions)):
         limit_bytes -= len(reason.text.encode()) + 8 * len(reason.partitions) + 40
@@ -154,7 +156,7 @@ def _reasons(found: Mapping[str, list[int]]) -> tuple[Reason, ...]:
 
 
 class CountExplainer:
-    """Explains by the number of partitions. Serves `balanced` and strategies without an explainer."""
+    """Explains an answer by numbers of partitions. For `balanced`, and for strategies that explain nothing."""
 
     def __init__(self, asked: SolvedProblem) -> None:
         self.problem, self.strategy = asked.problem, asked.strategy
@@ -187,7 +189,7 @@ class CountExplainer:
         return self._stays[owner]
 
     def left(self, partition: int) -> str:  # noqa: ARG002
-        """Return the reason for a missing owner: there are no members, or the strategy is partial."""
+        """Return why the partition has no owner: there are no members, or the strategy is partial."""
         return f"{self.strategy} gives it to nobody" if self.problem.members else "no live consumer may have it"
 
     def _said_rule(self) -> str:

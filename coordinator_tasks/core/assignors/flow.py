@@ -1,18 +1,19 @@
 """Mixed subscriptions: the exact number of partitions of each topic for each member.
 
-Partitions of a topic differ only in their present owner, so the unknowns are the numbers x[member, topic]: a flow from
-topics to their subscribers. `own[member, topic]` of them would be no move.
+Partitions of a topic differ only in their present owner. So the unknowns are the numbers x[member, topic]: a flow from
+topics to their subscribers. Up to `own[member, topic]` of them need no move.
 
 1. Loads. A load vector is decreasingly minimal if and only if no path of hand-overs leads from a member to a member
-   with at least two partitions less (the loads form an M-convex set; Frank and Murota, "Decreasing minimization on
-   M-convex sets", 2022; for one partition per topic see Harvey, Ladner, Lovász and Tamir, "Semi-matchings", 2006).
-   `level` walks such paths until none is left.
-2. Moves. Among flows with these loads, a flow has the fewest moves if and only if the residual graph has no cycle of
-   negative cost. A hand-over costs 1 if the giver loses a partition that the giver owned before, and -1 if the taker
-   regains a partition. Two members whose loads differ by 1 may exchange their loads (minimum-cost flow with convex costs).
-   `cheapen` finds such cycles by Bellman-Ford, and cancels them until no cycle is left.
+with at least two partitions less (the loads form an M-convex set; Frank and Murota, "Decreasing minimization on
+M-convex sets", 2022; for one partition per topic see Harvey, Ladner, Lovász and Tamir, "Semi-matchings", 2006). `level`
+hands partitions on along such paths until none is left.
 
-Both start from the present assignment, so a small change costs little.
+2. Moves. Among flows with these loads, a flow has the fewest moves if and only if the residual graph has no cycle of
+negative cost. A hand-over costs 1 if the giver loses a partition that it owned before, and -1 if the taker regains such
+a partition. Two members whose loads differ by 1 may exchange their loads (minimum-cost flow with convex costs).
+`cheapen` finds cycles of negative cost by Bellman-Ford, and cancels them until none is left.
+
+Both steps start from the present assignment, so a small change costs little.
 """
 
 import heapq
@@ -25,7 +26,7 @@ from coordinator_tasks.core.assignors.cycles import Flags, Numbers, negative_cyc
 def fewest_moves_of(
     subscribed: list[list[bool]], own: list[list[int]], counts: list[int], base: list[int]
 ) -> list[list[int]]:
-    """Return x of the best balance with the fewest moves, as lists; the parameters are those of `Flow`."""
+    """Return x of the best balance with the fewest moves, as lists. The parameters are those of `Flow`."""
     arrays = (np.array(one, np.int32) for one in (own, counts, base))
     flow = Flow(np.array(subscribed, np.bool_), *arrays)
     flow.solve()
@@ -36,8 +37,8 @@ def fewest_moves_of(
 class Flow:
     """The unknowns and the bounds of the flow.
 
-    `x`, `own` and `subscribed` are [member, topic]. `counts`: partitions of each topic. `base`: each member's other
-    load.
+    `x`, `own` and `subscribed` are [member, topic]. `counts`: number of partitions of each topic. `base`: the load of
+    each member outside these topics.
     """
 
     def __init__(self, subscribed: Flags, own: Numbers, counts: Numbers, base: Numbers | None = None) -> None:
@@ -61,7 +62,7 @@ class Flow:
     def solve(self) -> bool:
         """Reach the best balance with the fewest moves.
 
-        Return False if a bound shows the optimum without a search for cycles.
+        Return False if a bound proves that the moves are the fewest, so that no cycles had to be searched.
         """
         self.fill()
         self.level()
@@ -72,7 +73,7 @@ class Flow:
         return True
 
     def fill(self) -> None:
-        """Give partitions without an owner to the least loaded members. Topics with the fewest subscribers go first."""
+        """Give partitions without an owner to the members with the least load. Topics with few subscribers go first."""
         subscribers = np.ascontiguousarray(self.subscribed.T)
         width = subscribers.sum(axis=1)
         topics = np.flatnonzero((self._free > 0) & (width > 0))
@@ -84,13 +85,13 @@ class Flow:
             self.loads[chosen] += given
 
     def level(self) -> None:
-        """Make the load vector decreasingly minimal. Hand on free partitions first."""
+        """Make the load vector decreasingly minimal. Free partitions (which cost no move) are handed on first."""
         for free_only in (True, False):
             while not self.even and self._level_once(free_only):
                 pass
 
     def _level_once(self, free_only: bool) -> bool:
-        """Hand a partition on along a path from each member. Return False if there is no path."""
+        """For each member with a path, hand one partition on along the path. Return False if no member has a path."""
         reach, via_topic, via_member = self._reachable(free_only)
         steep = np.flatnonzero(self.loads >= reach + 2)
         heap = list(zip((-self.loads[steep]).tolist(), steep.tolist(), strict=True))
@@ -105,7 +106,8 @@ class Flow:
         return bool(len(steep))
 
     def _pass_on(self, path: list[int], free_only: bool) -> bool:
-        """Hand a partition on at each step of member, topic, member, ... if the path still carries the hand-over."""
+        """Hand one partition on at each step of the path member, topic, member, ... Return False if no longer possible.
+        """
         first, last = path[0], path[-1]
         if self.loads[first] < self.loads[last] + 2:
             return False
@@ -120,10 +122,10 @@ class Flow:
         return True
 
     def _reachable(self, free_only: bool) -> tuple[Numbers, Numbers, Numbers]:
-        """Return per member the least reachable load and the next topic, per topic the next member.
+        """Return per member the least load that it can reach and the next topic, and per topic the next member.
 
-        The search runs backwards from the members with the least load; -1 means no next node. A member keeps its own
-        load unless a member with at least two partitions more reaches it.
+        The search runs backwards from the members with the least load; -1 means that there is no next node. A member
+        that cannot reach a load lower by at least two reaches its own load.
         """
         reach = np.full(len(self.loads), -1, np.int32)
         via_topic = np.full(len(self.loads), -1, np.int32)
@@ -141,7 +143,7 @@ class Flow:
     def _step_back(
         self, frontier: Numbers, free_only: bool, reach: Numbers, via_topic: Numbers, via_member: Numbers
     ) -> Numbers:
-        """Return the newly reached members that can hand on to the frontier. Fill `via_topic` and `via_member`."""
+        """Return the newly reached members, which can hand on to the frontier. Fill `via_topic` and `via_member`."""
         takes = self.subscribed[frontier]
         topics = np.flatnonzero((via_member < 0) & takes.any(axis=0))
         via_member[topics] = frontier[_spread(takes[:, topics])]
@@ -149,7 +151,7 @@ class Flow:
         x = self.x[np.ix_(givers, topics)]
         worth = (x > self.own[np.ix_(givers, topics)]).astype(np.int8)
         if not free_only:
-            worth += x > 0  # a member loses nothing by passing on a foreign partition
+            worth += x > 0  # passing on a partition that it did not own costs a member nothing
         can = worth.any(axis=1)
         found: Numbers = givers[can].astype(np.int32)
         if len(found):
@@ -157,7 +159,7 @@ class Flow:
         return found
 
     def cheapen(self) -> None:
-        """Reach the fewest moves for the present loads."""
+        """Reach the fewest moves that the present loads allow."""
         while cycles := negative_cycles(self.subscribed, self.own, self.x, self.loads):
             for cycle in cycles:
                 for giver, topic, taker in cycle:
@@ -168,7 +170,7 @@ class Flow:
 
 
 def quotas(counts: Numbers, total: int) -> Numbers:
-    """Return each member's number of partitions, from the present `counts`, if all members may have all partitions."""
+    """Return each member's number of partitions, from its present number, if all members may have all partitions."""
     level, larger = divmod(total, len(counts))
     quota = np.full(len(counts), level, np.int32)
     if larger:
@@ -178,12 +180,13 @@ def quotas(counts: Numbers, total: int) -> Numbers:
 
 
 def fewest_moves(counts: Numbers, total: int) -> int:
-    """Return the minimum of moves to the most even loads, for any subscriptions."""
+    """Return a lower bound of the moves to the most even loads, for any subscriptions."""
     return int(np.maximum(counts - quotas(counts, total), 0).sum())
 
 
 def _spread(takes: Flags) -> Numbers:
-    """Return a set row per column. The rows differ where possible, so that paths end in different members."""
+    """Return for each column a row that is set. The rows differ where possible, so that paths end at different members.
+    """
     if len(takes) == 1:
         return np.zeros(takes.shape[1], np.int32)
     rank = np.cumsum(takes, axis=0, dtype=np.int32)
@@ -193,7 +196,7 @@ def _spread(takes: Flags) -> Numbers:
 
 
 def raised(loads: Numbers, units: int) -> tuple[Numbers, Numbers]:
-    """Return the shares of `units` per member with the smallest possible maximum load."""
+    """Return how many of the `units` each member gets, so that the largest load is as small as possible."""
     if units < len(loads):
         least = np.argpartition(loads, units - 1)[:units].astype(np.int32)
         low = loads[least]
@@ -201,7 +204,7 @@ def raised(loads: Numbers, units: int) -> tuple[Numbers, Numbers]:
             return least, np.ones(units, np.int32)
     order = np.argsort(loads, kind="stable").astype(np.int32)
     ascending = loads[order]
-    # The first k reach the height of the next with k times that height, less the sum of the k.
+    # To raise the first k members to the height of the next, k times this height less the sum of their loads is needed.
     size = np.arange(1, len(loads))
     below = int(np.searchsorted(size * ascending[1:] - np.cumsum(ascending[:-1]), units, side="left")) + 1
     height, rest = divmod(units + int(ascending[:below].sum()), below)

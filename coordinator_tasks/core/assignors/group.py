@@ -1,7 +1,7 @@
-"""The problem and answer of a whole group: several topics, mixed subscriptions and racks, as in Kafka's assignors.
+"""Problem and answer of a whole group: several topics, mixed subscriptions and racks, as in Kafka's assignors.
 
-The shape follows Kafka's `ConsumerPartitionAssignor` (client side) and KIP-848's `PartitionAssignor` (broker side). The
-coordinator asks for one topic at a time (`problem.Problem`); `one_topic.OneTopic` adapts a group strategy.
+The form follows Kafka's `ConsumerPartitionAssignor` (client side) and KIP-848's `PartitionAssignor` (broker side). The
+coordinator plans one topic at a time (`problem.Problem`). `one_topic.OneTopic` adapts a group strategy to this.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,16 +10,16 @@ from itertools import pairwise
 from typing import Protocol
 
 Assignment = dict[str, dict[str, list[int]]]
-"""Member → topic → ascending partitions. Every member has an entry. Only topics with partitions have an entry."""
+"""Member → topic → ascending partitions. Every member has an entry, which lists only topics with partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
     """A member of a group.
 
-    - `topics`: its subscriptions; unknown topics are ignored.
+    - `topics`: the member's subscriptions; unknown topics are ignored.
     - `rack`: the member's rack; `None` if unknown.
-    - `instance`: Kafka's `group.instance.id` of a static member; replaces the id in the order of members.
+    - `instance`: Kafka's `group.instance.id` of a static member. It replaces the id when members are ordered.
     """
 
     topics: frozenset[str]
@@ -31,9 +31,9 @@ class GroupMember:
 class Group:
     """The problem of a group strategy.
 
-    - `topics`: topic → number of partitions, numbered from 0.
+    - `topics`: topic → number of partitions, which are numbered from 0.
     - `members`: by id.
-    - `racks`: topic → racks of each partition's replicas, the preferred leader's rack first. A topic may be missing.
+    - `racks`: topic → for each partition the racks of its replicas, the preferred leader's first; may lack a topic.
     """
 
     topics: Mapping[str, int]
@@ -59,20 +59,18 @@ class GroupAssignor(Protocol):
 
 
 def kafka_order(members: Mapping[str, GroupMember]) -> list[str]:
-    """Return static members by instance id, then the rest by member id (Kafka's `MemberInfo.compareTo`)."""
+    """Return the members in Kafka's order: static members by instance id, then others by id (`MemberInfo.compareTo`).
+    """
     return sorted(members, key=lambda m: (members[m].instance is None, java_order(members[m].instance or m)))
 
 
 def java_order(text: str) -> bytes:
-    """Return a sort key for Java's order of strings, by UTF-16 code units. Python's order differs beyond U+FFFF."""
+    """Return a sort key for Java's order of strings (UTF-16 code units), which differs from Python's beyond U+FFFF."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def contiguous(total: int, shares: int) -> list[tuple[int, int]]:
-    """Return one range (start, end) per share of `total` items.
-
-    The first `total % shares` ranges are longer by one.
-    """
+    """Split `total` items into `shares` ranges (start, end). The first `total % shares` ranges are longer by one."""
     size, longer = divmod(total, shares)
     starts = [size * i + min(i, longer) for i in range(shares + 1)]
     return list(pairwise(starts))

@@ -1,4 +1,4 @@
-"""Lets a group strategy answer the coordinator's question about one topic."""
+"""Use of a group strategy for one topic at a time."""
 
 from collections.abc import Mapping
 
@@ -9,16 +9,16 @@ from coordinator_tasks.core.assignors.problem import Problem
 class OneTopic:
     """Adapts a group strategy that ignores present owners to one topic.
 
-    All members subscribe to the topic, and are ordered by id. The group strategy plans the whole topic; fixed
-    partitions then stay in place, without shifting a range. Only `assign` is passed on. A test names every further
-    method in use.
+    All members subscribe to the topic, and are ordered by id. The group strategy plans the whole topic. Afterwards
+    fixed partitions stay in place, and no range is shifted by them. Only `assign` is passed on. A test fails if another
+    method of a group strategy is in use.
     """
 
     def __init__(self, strategy: GroupAssignor) -> None:
         self._strategy = strategy
 
     def assign(self, problem: Problem) -> Mapping[int, str]:
-        """Return partition → member. Without members, return only fixed partitions. As fast as the group strategy."""
+        """Return partition → member; only fixed partitions if there are no members. As fast as the group strategy."""
         partitions = sorted(problem.partitions)
         topic = frozenset({problem.topic})
         members = {m: GroupMember(topic, rack=value.rack or None) for m, value in problem.members.items()}

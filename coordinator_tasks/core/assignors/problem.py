@@ -1,4 +1,4 @@
-"""The problem of a strategy."""
+"""The problem that a strategy solves."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ class Problem:
 
     - `members`: id → live member, a possible owner.
     - `owned`: partition → present owner.
-    - `fixed`: partition → fixed owner. The partition is in flight or pinned; the owner may be outside `members`.
+    - `fixed`: partition → owner that must not change (in flight or pinned). The owner need not be a member.
     - `loads`: member → number of partitions of other topics.
     - `parameters`: the strategy's parameters.
-    - `weights`: partition → weight, in the measure that the parameters name; a missing weight is unknown.
-    - `carried`: member → weight of partitions of other topics, in the same unit.
-    - `zones`: partition → the racks of the replicas, the preferred leader's rack first.
+    - `weights`: partition → weight, in the measure that the parameters name. A missing weight is unknown.
+    - `carried`: member → weight of its partitions of other topics, in the same unit.
+    - `zones`: partition → the racks of its replicas, the preferred leader's first.
     """
 
     topic: str

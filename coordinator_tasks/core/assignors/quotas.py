@@ -1,7 +1,7 @@
 """The number of partitions for each member over all topics: the most even loads, then the fewest moves.
 
-Topics that are open to the same members form one kind; they differ only in the owners of partitions. A single kind has
-a closed form: every member keeps partitions up to a level. Several kinds with common members form a flow (`flow`).
+Topics that the same members may have form one kind. If there is a single kind, a formula gives the quotas: every member
+keeps partitions up to a level. If kinds have members in common, a flow gives the quotas (`flow`).
 """
 
 from collections import Counter
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 Kind: TypeAlias = frozenset[str]
-"""The members that may have the partitions."""
+"""The members that may have the partitions of this kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """The movable partitions. `free`: kind → total. `kept`: kind → present number per member.
+    """The movable partitions. `free`: kind → number of partitions. `kept`: kind → member → present number.
 
-    `base`: member → number of fixed partitions. `ties`: among equal members, the smaller number goes first.
+    `base`: member → number of fixed partitions. `ties`: member → a number; among equal members, the smaller goes first.
     """
 
     kept: Mapping[Kind, Counter[str]]
@@ -35,7 +35,7 @@ def quotas_of(asked: Quotas) -> dict[Kind, dict[str, int]]:
 
 
 def _connected(asked: Quotas) -> Iterator[list[Kind]]:
-    """Yield the kinds in groups. Kinds of a group share members directly or through other kinds."""
+    """Yield the kinds in groups. The kinds of a group have members in common, directly or through other kinds."""
     groups: list[tuple[set[str], list[Kind]]] = []
     for kind in asked.free:
         touched = [one for one in groups if not one[0].isdisjoint(kind)]
@@ -47,9 +47,9 @@ def _connected(asked: Quotas) -> Iterator[list[Kind]]:
 
 
 def _of_one_kind(asked: Quotas, kind: Kind) -> dict[str, int]:
-    """Return quotas up to the largest level that suits every member. Members at the level get a further partition each.
+    """Return the quotas: every member is raised to the largest possible level, and some members get one partition more.
 
-    Members that would otherwise give a partition away go first.
+    Members that would otherwise give a partition away are the first to get one more.
     """
     base, kept, free = {m: asked.base.get(m, 0) for m in kind}, asked.kept[kind], asked.free[kind]
     level = _level(sorted(base.values()), free)
@@ -63,7 +63,7 @@ def _of_one_kind(asked: Quotas, kind: Kind) -> dict[str, int]:
 
 
 def _level(fixed: list[int], free: int) -> int:
-    """Return the largest level to which `free` partitions raise all members, given the ascending fixed counts."""
+    """Return the largest level to which `free` partitions can raise all members. `fixed`: ascending."""
     level, below = fixed[0], 0
     for count in fixed:
         need = (count - level) * below
@@ -80,7 +80,7 @@ def _of_several(asked: Quotas, kinds: list[Kind]) -> dict[Kind, dict[str, int]]:
     settled = all(asked.kept[kind].total() == asked.free[kind] for kind in kinds)
     if settled and max(loads) - min(loads) <= 1:
         return {kind: {m: asked.kept[kind][m] for m in kind} for kind in kinds}
-    # The import loads numpy in a tenth of a second, too long for plans of equal subscriptions.
+    # Importing numpy takes a tenth of a second, too long for plans with equal subscriptions.
     from coordinator_tasks.core.assignors.flow import fewest_moves_of  # noqa: PLC0415
 
     own = [[asked.kept[kind][m] for kind in kinds] for m in members]

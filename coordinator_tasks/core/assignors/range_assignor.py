@@ -1,9 +1,9 @@
-"""Kafka's `range`, on the client's side (rack-aware, KIP-881) and on the broker's (KIP-848).
+"""Kafka's `range`, as on the client (rack-aware, KIP-881) and as on the broker (KIP-848).
 
-Per topic, the members in Kafka's order get contiguous ranges. The first ranges are longer by a partition. So topics
-with equal counts and subscribers are co-partitioned, as joins between topics require. The client's side considers racks
-if replicas are missing on some racks: partitions go first to members of a rack with a replica, as far as the sizes of
-the ranges and co-partitioning allow.
+For each topic, the members in Kafka's order get contiguous ranges, and the first ranges are longer by one partition. So
+topics with equal numbers of partitions and equal subscribers are co-partitioned, which joins between topics require.
+The client's `range` considers racks if some partitions lack a replica on some racks. Partitions then go first to
+members on a rack of their replicas, as far as the sizes of the ranges and co-partitioning allow.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ class ServerRange:
     """The broker's `range`, without racks."""
 
     def assign(self, group: Group) -> Assignment:
-        """Takes O(members · topics) beside the answer's size."""
+        """Takes O(members · topics) plus the size of the answer."""
         answer: Assignment = {member: {} for member in group.members}
         for topic, members in group.subscribers().items():
             for member, (start, end) in zip(members, contiguous(group.topics[topic], len(members)), strict=True):
@@ -29,7 +29,7 @@ class RangeAssignor:
     """The client's `range`."""
 
     def assign(self, group: Group) -> Assignment:
-        """Answer like the broker's `range` unless racks matter; then take O(members · partitions) per topic."""
+        """Answer like the broker's `range`, or, if racks matter, in O(members · partitions) per topic."""
         states = [_TopicState(group, topic, members) for topic, members in group.subscribers().items()]
         if not any(state.racks_matter for state in states):
             return ServerRange().assign(group)
@@ -44,7 +44,7 @@ class RangeAssignor:
 
 
 class _TopicState:
-    """One topic while its ranges are filled."""
+    """One topic while its ranges are being filled."""
 
     def __init__(self, group: Group, topic: str, members: list[str]) -> None:
         self.topic = topic
@@ -57,7 +57,8 @@ class _TopicState:
         consumer_racks = {rack for rack in self.member_racks.values() if rack}
         every_rack = frozenset().union(*self._replicas)
         self.has_racks = bool(consumer_racks)
-        # Racks do not matter if no member is near any replica, or every partition is on every rack.
+        # Racks do not matter if no member is on a rack of any replica, or if every partition has replicas on every
+        # rack.
         self.racks_matter = bool(consumer_racks & every_rack) and any(r != every_rack for r in self._replicas)
 
     def near(self, member: str, partition: int) -> bool:
@@ -65,7 +66,7 @@ class _TopicState:
         return rack is None or (partition < len(self._replicas) and rack in self._replicas[partition])
 
     def room(self, member: str) -> int:
-        """Return how many further partitions the member may take, with the extra while longer ranges are left."""
+        """Return how many partitions the member may still take, with one more while longer ranges are left."""
         return max(0, self._size + (self._longer > 0) - len(self.given[member]))
 
     def fill(self, may: Callable[[str, int], bool]) -> None:
@@ -95,7 +96,7 @@ def _match_racks(states: list[_TopicState]) -> None:
 
 
 def _match_co_partitioned(states: list[_TopicState]) -> None:
-    """Give partition p of all topics to the first member that is near all these partitions and has room in all topics."""
+    """Give partition p of all topics to the first member that is near it and has room in each of the topics."""
     remaining = list(states[0].member_racks)
     for partition in range(states[0].count):
         found = next((m for m in remaining if _fits(states, m, partition)), None)

@@ -1,7 +1,7 @@
-"""RocketMQ's strategies (`AllocateMessageQueue...` of its client), topic by topic, members in the order of their ids.
+"""The strategies of RocketMQ's client (`AllocateMessageQueue...`), topic by topic, with members ordered by id.
 
-All strategies ignore present owners. A message queue is a partition here. The room of its broker is the rack of the
-partition's preferred leader.
+All strategies ignore present owners. RocketMQ's message queue is a partition here. The room of a queue's broker is the
+rack of the partition's preferred leader.
 """
 
 import hashlib
@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from coordinator_tasks.core.assignors.group import Assignment, Group, contiguous, java_order
 
 Allocate = Callable[[str, Sequence[int], Sequence[str]], Iterable[str]]
-"""Map a topic, its ordered partitions and its ordered members to a member for each partition."""
+"""Maps a topic, its ordered partitions and its ordered members to a member for each partition."""
 
 VIRTUAL_NODES = 10
-"""Points of each member on the ring, as in RocketMQ."""
+"""Number of points of each member on the ring, as in RocketMQ."""
 
 
 class PerTopic:
@@ -34,10 +34,10 @@ class PerTopic:
 
 
 class MachineRoomNearby:
-    """Gives partitions to members of their room. All members share the partitions of each room without a member.
+    """Gives partitions to members in the same room. If a room has no member, all members share its partitions.
 
-    RocketMQ refuses queues and members with an unknown room. Here all members share such a partition, and such a member
-    gets only shared partitions.
+    RocketMQ refuses queues and members whose room is unknown. Here all members share a partition of an unknown room,
+    and a member of an unknown room gets only shared partitions.
     """
 
     def __init__(self, allocate: Allocate) -> None:
@@ -62,23 +62,23 @@ class MachineRoomNearby:
 
 
 def average(_topic: str, partitions: Sequence[int], members: Sequence[str]) -> Iterable[str]:
-    """Yield contiguous ranges, the first ranges longer by one (`AllocateMessageQueueAveragely`)."""
+    """Yield contiguous ranges; the first are longer by one (`AllocateMessageQueueAveragely`)."""
     for member, (start, end) in zip(members, contiguous(len(partitions), len(members)), strict=True):
         for _ in range(start, end):
             yield member
 
 
 def average_by_circle(_topic: str, partitions: Sequence[int], members: Sequence[str]) -> Iterable[str]:
-    """Yield one partition each in turn (`AllocateMessageQueueAveragelyByCircle`)."""
+    """Deal the partitions in turn, one to each member (`AllocateMessageQueueAveragelyByCircle`)."""
     for place in range(len(partitions)):
         yield members[place % len(members)]
 
 
 def consistent_hash(topic: str, partitions: Sequence[int], members: Sequence[str]) -> Iterable[str]:
-    """Yield the next member on a ring of MD5 hashes (`AllocateMessageQueueConsistentHash`).
+    """Yield for each partition the next member on a ring of MD5 hashes (`AllocateMessageQueueConsistentHash`).
 
-    A join moves only partitions to the joiner, a leave only the leaver's partitions. The hashed texts are RocketMQ's,
-    with an empty broker name.
+    If a member joins, partitions move only to this member. If a member leaves, only its partitions move. The hashed
+    texts are RocketMQ's, with an empty broker name.
     """
     ring = {_hash(f"{member}-{i}"): member for member in members for i in range(VIRTUAL_NODES)}
     points = sorted(ring)

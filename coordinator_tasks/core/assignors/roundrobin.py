@@ -4,10 +4,10 @@ from coordinator_tasks.core.assignors.group import Assignment, Group, java_order
 
 
 class RoundRobin:
-    """See the module. The result is even for equal subscriptions, uneven for mixed subscriptions."""
+    """The strategy `roundrobin`: even for equal subscriptions, uneven for mixed subscriptions."""
 
     def assign(self, group: Group) -> Assignment:
-        """Takes O(partitions), times the members passed over if subscriptions are mixed."""
+        """Takes O(partitions); with mixed subscriptions, times the number of members that are skipped."""
         answer: Assignment = {member: {} for member in group.members}
         order = kafka_order(group.members)
         turn = 0

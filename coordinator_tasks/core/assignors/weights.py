@@ -1,4 +1,4 @@
-"""Weights of partitions and loads of consumers, from the answers of consumers' interfaces."""
+"""Weights of partitions and loads of consumers, from the answers of the consumers' interfaces."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from math import fsum
 from coordinator_tasks.core.model import Answer, ConsumerStatus, RunningPartition, topic_status
 
 PARAMETER = "measure"
-"""The parameter of built-in and site strategies for the measure of weights."""
-_DIGITS = 6  # further digits depend on the order of a sum
+"""The parameter that names the measure of weights, for built-in strategies and strategies of a site."""
+_DIGITS = 6  # more digits would depend on the order of a sum
 
 
 class Measure(StrEnum):
     """Measures of a partition's weight."""
 
-    PARTITIONS = "partitions"  # every partition counts the same
-    LAG = "lag"  # records between the processed offset and the log's end
+    PARTITIONS = "partitions"  # every partition weighs the same
+    LAG = "lag"  # records from the processed offset to the log's end
     RECORDS = "records"  # records written per second
     BYTES = "bytes"  # bytes of keys, values and headers written per second
 
@@ -36,7 +36,7 @@ _UNITS = {
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """A consumer's totals over all topics, in each measure, as far as known."""
+    """A consumer's totals over all topics in each measure; partitions with an unknown value do not count."""
 
     lag: float = 0.0
     records: float = 0.0
@@ -55,7 +55,7 @@ class Weights:
 
 
 def totals(answers: Mapping[str, Answer], paused: Mapping[str, Collection[int]]) -> dict[str, Totals]:
-    """Return consumer → totals for answering consumers. `paused`: topic → paused partitions; their lag is no work."""
+    """Return consumer → totals, for consumers that answer. `paused`: topic → partitions whose lag does not count."""
     found = {}
     for consumer, answer in answers.items():
         if isinstance(answer, ConsumerStatus):
@@ -87,10 +87,10 @@ def measured(
 ) -> Weights:
     """Return the weights of a topic's partitions. If several consumers run a partition, the owner's answer counts.
 
-    The lag of `paused` partitions is no weight.
+    The lag of `paused` partitions has no weight.
 
-    While no weight is known, each partition weighs as much as the average of other topics' partitions. Otherwise the
-    partitions would weigh nothing beside real loads, and all go to the same consumer.
+    If no weight is known, each partition weighs as much as the average partition of other topics. Otherwise the
+    partitions would weigh nothing beside real loads, and all would go to the same consumer.
     """
     if measure is Measure.PARTITIONS:
         return Weights({}, {consumer: float(count) for consumer, count in loads.items()})
@@ -112,9 +112,9 @@ def measured(
 
 
 def _value(one: RunningPartition, measure: Measure, *, read: bool) -> float | None:
-    """Return the weight; `None` if unknown, or for the lag of an unread partition."""
+    """Return the weight; `None` if unknown, or if the measure is lag and the partition is not read."""
     if measure is Measure.LAG:
         return one.lag_records if read else None
-    if measure is Measure.RECORDS or one.rate == 0:  # nothing is written: no size is needed
+    if measure is Measure.RECORDS or one.rate == 0:  # nothing is written, so the size of records does not matter
         return one.rate
     return one.rate * one.record_bytes if one.rate is not None and one.record_bytes is not None else None

@@ -1,7 +1,7 @@
-"""The account of loads for `weighted`. Every move updates the account, so nothing is counted twice.
+"""The account of loads for `weighted`. Every move updates the account, so no load is counted twice.
 
-Sums follow the order of partition numbers. So the order of a problem's mappings never changes a number. A partition
-without an owner is listed under `NOBODY`.
+Sums are made in the order of partition numbers, so the order of a problem's mappings never changes a result. A
+partition without an owner is listed under `NOBODY`.
 """
 
 from collections import Counter
@@ -15,17 +15,17 @@ from coordinator_tasks.core.assignors.weighted.partitions_by_weight import Parti
 from coordinator_tasks.core.assignors.weighted.table import NOBODY, PartitionTable
 
 _READ_AT_ONCE = 64
-SLACK = 1e-9  # of a load: the rounding error of a sum
+SLACK = 1e-9  # share of a load: the rounding error of a sum
 Entry: TypeAlias = tuple[float, int, str]
 
 
 class LoadAccount:
-    """The account of a problem: fixed partitions at the given members, all other partitions at the present owners.
+    """The account of a problem. Fixed partitions begin at their given members, all others at their present owners.
 
-    - `placed`: partition → member, in numerical order; a member outside the problem holds only fixed partitions.
-    - `seats`: the members that may have partitions: not banned from everything, and with a capacity.
-    - `load`, `count`: member → the weight and the number of its partitions, including other topics.
-    - `level`: the load per capacity if all movable partitions were spread evenly; no answer can be better.
+    - `placed`: partition → member, in numerical order. A member outside the problem has only fixed partitions.
+    - `seats`: the members that may have partitions: not banned from all, and with a capacity.
+    - `load`, `count`: member → weight and number of its partitions, including other topics.
+    - `level`: the load per capacity if all movable partitions were spread evenly. No answer can be better.
     """
 
     def __init__(self, problem: Problem, rules: Rules) -> None:
@@ -51,12 +51,13 @@ class LoadAccount:
 
     @property
     def top(self) -> float:
-        """Return the tolerance: a member with at most this load per capacity is not relieved."""
+        """Return the load per capacity up to which a member is not relieved: the level plus the tolerance."""
         return self.level * (1 + self.rules.tolerance) * (1 + SLACK)
 
     @property
     def alarm(self) -> float:
-        """Return the hysteresis: no member is relieved while all members have at most this load per capacity."""
+        """Return the load per capacity that a member must exceed before any member is relieved: the hysteresis on top.
+        """
         return self.level * (1 + self.rules.tolerance + self.rules.hysteresis) * (1 + SLACK)
 
     def weight(self, partition: int) -> float:
@@ -68,7 +69,7 @@ class LoadAccount:
         return self.load[member] / self.capacity[member]
 
     def racks(self, partition: int) -> tuple[str, ...]:
-        """Return the racks near the partition; empty if racks do not count."""
+        """Return the racks of the partition's replicas; empty if racks do not count."""
         return self.problem.zones.get(partition, ()) if self.rules.zones is not Zones.OFF else ()
 
     def is_near(self, member: str, partition: int) -> bool:
@@ -77,7 +78,7 @@ class LoadAccount:
         return not racks or self.problem.members[member].rack in racks
 
     def may_have(self, member: str, partition: int) -> bool:
-        """Return whether bans and required zones let the member have the partition, regardless of its limit."""
+        """Return whether bans and required zones allow the member to have the partition. Its limit does not count."""
         if self.rules.bars(member, partition):
             return False
         if self.rules.zones is not Zones.REQUIRE or self.is_near(member, partition):
@@ -85,7 +86,7 @@ class LoadAccount:
         return not any(self.is_near(one, partition) and not self.rules.bars(one, partition) for one in self.seats)
 
     def has_room(self, member: str) -> bool:
-        """Return whether the member may have another partition."""
+        """Return whether the member's limit allows another partition."""
         return self.count[member] < self.limit[member]
 
     def homeless(self) -> list[int]:
@@ -95,18 +96,18 @@ class LoadAccount:
     def by_weight(self, member: str) -> PartitionsByWeight:
         """Return the member's movable partitions, the lightest first."""
         if member not in self._by_weight:
-            # One pass over all partitions also serves the members that are likely to be read next.
+            # One pass over all partitions also makes the lists of the members that will probably be read next.
             unread = [m for m in self.seats if m not in self._by_weight]
             self.read({member, *nlargest(_READ_AT_ONCE, unread, key=self._entry)})
         return self._by_weight[member]
 
     def read(self, members: Collection[str]) -> None:
-        """Make the lists of these members in one pass over all partitions."""
+        """Make the sorted lists of these members' partitions in one pass over all partitions."""
         unread = [m for m in members if m not in self._by_weight]
         self._by_weight |= {m: PartitionsByWeight(*held) for m, held in self._table.movable(unread).items()}
 
     def answer(self) -> dict[int, str]:
-        """Return partition → member, without partitions that have no owner."""
+        """Return partition → member. Partitions without an owner are left out."""
         return {p: m for p, m in self.placed.items() if m != NOBODY} if self.count[NOBODY] else self.placed
 
     # Changes ----------------------------------------------------------------------------------------------------------
@@ -139,12 +140,13 @@ class LoadAccount:
         return self.ratio(member), self.count[member], member
 
     def _kind(self, member: str) -> tuple[float, str]:
-        """Return the member's kind. Among members of a kind, the least loaded is the best for every partition."""
+        """Return the member's kind. Within a kind, the member with the least load is the best taker of any partition.
+        """
         rack = self.problem.members[member].rack if self.rules.zones is not Zones.OFF else ""
         return self.capacity[member], rack
 
     def lightest(self) -> list[str]:
-        """Return the least loaded member with room of each kind, sorted by load per capacity."""
+        """Return for each kind the member with the least load that has room, sorted by load per capacity."""
         if not self._heaps:
             for member in self.seats:
                 self._heaps.setdefault(self._kind(member), []).append(self._entry(member))
@@ -153,15 +155,15 @@ class LoadAccount:
         found: list[Entry] = []
         for heap in self._heaps.values():
             while heap and (heap[0] != self._entry(heap[0][2]) or not self.has_room(heap[0][2])):
-                heappop(heap)  # stale or full; the next change pushes the member again
+                heappop(heap)  # stale, or without room; a later change pushes the member again
             if heap:
                 found.append(heap[0])
         return [member for _, _, member in sorted(found)] if len(found) > 1 else [one[2] for one in found]
 
     def takers(self, partitions: Iterable[int] = ()) -> list[str]:
-        """Return members with room, lightest first.
+        """Return members with room, those with the least load first.
 
-        Return the best of each kind, unless a member is banned from any of these partitions; then return all.
+        The best of each kind is enough, unless a member is banned from one of these partitions: then return all.
         """
         if self._barred and not self._barred.isdisjoint(partitions):
             return [m for _, _, m in sorted(self._entry(m) for m in self.seats if self.has_room(m))]
@@ -169,18 +171,15 @@ class LoadAccount:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether every member with room may have every partition, and all have the same capacity."""
+        """Return whether every member with room may have every partition, and all have equal capacities."""
         rules, capacities = self.rules, set(self.capacity.values())
         return len(capacities) == 1 and not rules.bans and (rules.zones is Zones.OFF or not self.problem.zones)
 
     def spread(self) -> None:
-        """Give partitions without an owner to the least loaded member, heaviest first.
-
-        Do nothing unless the account is plain.
-        """
+        """Give unowned partitions, the heaviest first, to the member with the least load. Only for a plain account."""
         homeless, weights = self._table.of_nobody()
         seats, limit, capacity = self.seats, self.limit, next(iter(self.capacity.values()), 1.0)
-        # The number of a seat sorts like its name. The load comes last and is never compared.
+        # The index of a seat sorts like its name. The load stands last and is never compared.
         heap = [(self.ratio(m), self.count[m], i, self.load[m]) for i, m in enumerate(seats) if self.has_room(m)]
         heapify(heap)
         takers: list[int] = []
@@ -203,7 +202,7 @@ class LoadAccount:
     # Start ------------------------------------------------------------------------------------------------------------
 
     def _level(self) -> float:
-        """Return the level to which all movable partitions raise the members, above the fixed loads."""
+        """Return the level that all movable partitions reach if they fill the members up above their fixed loads."""
         fixed: dict[str, list[int]] = {m: [] for m in self.seats}
         for partition, member in self.problem.fixed.items():
             if member in fixed and partition in self.placed:

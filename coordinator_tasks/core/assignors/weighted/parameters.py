@@ -1,6 +1,6 @@
 """The parameters of `weighted`, read strictly from the texts of a topic's configuration.
 
-Lists are written `what: value; what: value`, sets of partitions `0-3,7` or `*`. Every error is a `Refused` of one line
+A list is written `what: value; what: value`, a set of partitions `0-3,7` or `*`. Every error is a `Refused` of one line
 with the parameter, the problem and the allowed values.
 """
 
@@ -13,34 +13,34 @@ from typing import TypeAlias
 from coordinator_tasks.core.assignors.weights import Measure
 from coordinator_tasks.core.errors import BadStrategy, Refused
 
-MAX_PARTITION = 1_000_000  # a range such as `0-99999999999` would fill the memory
+MAX_PARTITION = 1_000_000  # a larger range, such as `0-99999999999`, would fill the memory
 Reader: TypeAlias = Callable[[str, str], object]
-"""Convert a parameter's name and text to its value; raises `BadStrategy`."""
+"""Converts name and text of a parameter to its value. Raises `BadStrategy`."""
 
 
 class Zones(StrEnum):
-    """Influence of the racks of members and replicas."""
+    """How the racks of members and replicas count."""
 
     OFF = "off"
-    PREFER = "prefer"  # a partition goes to a member in a rack of its replicas, unless this overloads the member
-    REQUIRE = "require"  # a partition goes to such a member if there is any
+    PREFER = "prefer"  # a partition goes to a member on a rack of its replicas, unless the member would be overloaded
+    REQUIRE = "require"  # a partition goes to a member on a rack of its replicas, if there is any
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The parameters as values. Shares are fractions of the level, the load per capacity if all were spread evenly.
+    """The parameters as values. Shares are fractions of the level: the load per capacity if all were even.
 
-    - `tolerance`: a member is relieved only if its load exceeds the level by more than this.
-    - `hysteresis`: no member is relieved until a load exceeds the tolerance by more than this.
-    - `min_gain`: a relief lowers a member's load by at least this. Each taker stays this far below the giver's former
-      load.
-    - `floor`: a member with less than this gets partitions, if possible without harm.
-    - `max_moves`: moves of owned partitions in one plan; `None` means no limit.
+    - `tolerance`: a member is relieved only if its load exceeds the level by more than this share.
+    - `hysteresis`: no member is relieved until a load exceeds the tolerance by more than this share.
+    - `min_gain`: relief must lower a member's load by at least this share. Each taker stays at least this share below
+      the giver's former load.
+    - `floor`: a member with less than this share gets partitions, if no other member is harmed.
+    - `max_moves`: maximum moves of owned partitions in one plan; `None` means no limit.
     - `most`: member → maximum partitions of all topics; the key `None` means all other members.
-    - `bans`: member → the partitions that it never gets; `None` bans the member from all.
+    - `bans`: member → the partitions that it never gets; `None` means all partitions.
     - `weights`: partition → a person's weight, used in place of the measured weight.
-    - `each`: a weight added to every partition's measured weight, so that idle partitions are spread as well.
-    - `interval_s`: how long the topic is Stable before a changed load alone moves partitions.
+    - `each`: a weight added to every partition's measured weight, so that idle partitions are spread too.
+    - `interval_s`: how long the topic must be Stable before a changed load alone moves partitions.
     """
 
     measure: Measure = Measure.RECORDS
@@ -175,4 +175,4 @@ _READERS: Mapping[str, tuple[str, Reader]] = {
     "partition.weight": ("each", _real(1e15, "a weight from 0 on")),
     "interval.s": ("interval_s", _real(1e9, "seconds from 0 on")),
 }
-"""Parameter → its attribute of `Rules`, and its reader."""
+"""Parameter → the attribute of `Rules`, and the reader."""

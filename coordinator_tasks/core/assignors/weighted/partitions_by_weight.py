@@ -1,13 +1,13 @@
-"""The partitions of a member by weight."""
+"""The partitions of a member, ordered by weight."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 
 class PartitionsByWeight:
-    """Partitions in the order of weights, then of numbers.
+    """Partitions ordered by weight, then by number.
 
-    Two parallel lists are searched several times faster than a list of pairs.
+    A search in two parallel lists is several times faster than in a list of pairs.
     """
 
     def __init__(self, partitions: list[int], weights: list[float]) -> None:
@@ -28,9 +28,9 @@ class PartitionsByWeight:
         del self.partitions[place], self._weights[place]
 
     def picks(self, need: float, room: float) -> Iterator[int]:
-        """Yield partitions of at most `room`, the best relief for the owner's `need` first.
+        """Yield partitions that weigh at most `room`, in the order in which they suit the owner's `need` of relief.
 
-        The smallest sufficient partition comes first. Larger partitions follow in ascending order, then smaller
+        The smallest partition that is enough comes first. Larger partitions follow in ascending order, then smaller
         partitions in descending order. Partitions without weight are left out.
         """
         weights = self._weights

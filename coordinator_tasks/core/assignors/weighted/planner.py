@@ -1,9 +1,9 @@
 """The plan of `weighted`.
 
-Necessary moves come first. Partitions without an owner or with an excluded owner (bans, required zones, more than
-`max.partitions`) go to the least loaded member, the heaviest first (LPT, Graham 1969). Then members above the tolerance
-are relieved, and members below the floor get partitions, as long as a move is worth it. Each of these moves lowers the
-maximum of two loads. So planning ends, and a second run finds nothing to do.
+Necessary moves come first. A partition without an owner, or with an excluded owner (bans, required zones, more than
+`max.partitions`), goes to the member with the least load, the heaviest partition first (LPT, Graham 1969). Then members
+above the tolerance are relieved, and members below the floor get partitions, as long as a move is worth it. Each of
+these moves lowers the larger of two members' loads. So planning ends, and a second run finds nothing to do.
 """
 
 import math
@@ -24,12 +24,12 @@ def planned(problem: Problem, rules: Rules) -> LoadAccount:
     planner = _Planner(account)
     planner.evict()
     planner.place_unowned()
-    # The loop ends by itself. The limit is for numbers so small that rounding undoes a move's gain.
+    # The loop ends by itself. The limit is for weights so small that rounding hides the gain of a move.
     for _ in range(MOST_ROUNDS):
         if not planner.relieve_all() | planner.fill_all():
             break
     while planner.take_back():
-        pass  # each pass moves fewer partitions
+        pass  # each pass undoes fewer moves than the last
     return account
 
 
@@ -43,7 +43,7 @@ class _Planner:
     # -----------------------------------------------------------------------------------------------------
 
     def evict(self) -> None:
-        """Take away partitions from excluded owners."""
+        """Take partitions away from owners that are excluded."""
         account, rules, fixed = self.account, self.rules, self.account.problem.fixed
         for member, banned in sorted(rules.bans.items()):
             for partition in sorted(banned or ()):
@@ -60,7 +60,7 @@ class _Planner:
                     account.move(partition, NOBODY)
 
     def place_unowned(self) -> None:
-        """Give partitions without an owner to the least loaded member, the heaviest first."""
+        """Give partitions without an owner to the member with the least load, the heaviest partition first."""
         if self.account.is_plain:
             self.account.spread()
             return
@@ -87,7 +87,7 @@ class _Planner:
         return there if (account.load[there] + weight) / account.capacity[there] <= self.top else best
 
     def _make_room(self, partition: int, may: Iterable[str]) -> bool:
-        """Shift partitions along a chain of members until an allowed owner of this partition has room."""
+        """Shift partitions along a chain of members until a possible owner of this partition has room."""
         account = self.account
         outlets: dict[str, tuple[int, str]] = {m: (-1, NOBODY) for m in account.seats if account.has_room(m)}
         grew = True
@@ -113,7 +113,7 @@ class _Planner:
     # ----------------------------------------------------------------------------------------------------
 
     def relieve_all(self) -> bool:
-        """Relieve the fullest member until no member exceeds the tolerance. Return False if nothing was moved."""
+        """Relieve the fullest member, until no member exceeds the tolerance. Return False if nothing has moved."""
         account = self.account
         fullest = [(-ratio, m) for m in account.seats if (ratio := account.ratio(m)) > self.top]
         if not any(-ratio > account.alarm for ratio, _ in fullest):
@@ -133,9 +133,9 @@ class _Planner:
         return sum(self._is_worth(giver, before[giver], trail) for giver, trail in trails.items()) > 0
 
     def take_back(self) -> bool:
-        """Undo needless moves: a member within the tolerance took a partition for a while and gave away another.
+        """Undo needless moves of members within the tolerance: such a member gave one partition away for another.
 
-        The member gets the other partition back if it stays within the tolerance. Return False without any such move.
+        The member gets its partition back if it then stays within the tolerance. Return False if nothing was undone.
         """
         account = self.account
         undone = False
@@ -152,7 +152,7 @@ class _Planner:
         return undone
 
     def _spares(self, holder: str, partition: int) -> bool:
-        """Return whether the holder stays above the floor without the partition."""
+        """Return whether the holder stays above the floor if it loses the partition."""
         account = self.account
         if holder == NOBODY or not self.rules.floor:
             return holder != NOBODY
@@ -160,12 +160,13 @@ class _Planner:
         return account.load[holder] - account.weight(partition) >= least * (1 - SLACK)
 
     def _goal(self, giver: str, before: float) -> float:
-        """Return the load at which the giver ends: within the tolerance, and below `before` by at least the gain."""
+        """Return the load that the giver should reach: within the tolerance, and below `before` by at least the gain.
+        """
         capacity = self.account.capacity[giver]
         return min(self.account.level * (1 + self.rules.tolerance) * capacity, before - self.gain * capacity)
 
     def _is_worth(self, giver: str, before: float, trail: list[int]) -> bool:
-        """Return whether the giver was relieved by the gain. If not, give its partitions back."""
+        """Return whether the giver's load fell by at least the gain. If not, give its partitions back."""
         if before - self.account.load[giver] >= self.gain * self.account.capacity[giver] * (1 - SLACK):
             return bool(trail)
         for partition in reversed(trail):
@@ -173,7 +174,7 @@ class _Planner:
         return False
 
     def _way_out(self, giver: str, need: float) -> tuple[int, str] | None:
-        """Return a partition to take from the giver, and its taker. The taker stays within the tolerance if possible."""
+        """Return a partition for the giver to lose, and the taker. The taker stays within the tolerance if possible."""
         held = self.account.by_weight(giver)
         takers = self.account.takers(held.partitions)
         for most in (self.top, self.account.ratio(giver)):
@@ -184,9 +185,9 @@ class _Planner:
         return None
 
     def _pick(self, giver: str, taker: str, need: float, most: float, weight: float = math.inf) -> int | None:
-        """Return the giver's best partition for the taker that weighs at most `weight`.
+        """Return the giver's best partition for the taker, of at most `weight`.
 
-        The taker's load ends at `most` or less, and well below the giver's present load.
+        The taker's load then is at most `most`, and below the giver's present load by at least the gain.
         """
         account = self.account
         ceiling = min(most, account.ratio(giver) - self.gain)
@@ -209,7 +210,7 @@ class _Planner:
         return account.may_have(taker, partition)
 
     def fill_all(self) -> bool:
-        """Give partitions to members below the floor. Return False without any move."""
+        """Give partitions to members below the floor. Return False if nothing has moved."""
         account, floor = self.account, self.account.level * self.rules.floor
         empty = sorted((ratio, m) for m in account.seats if (ratio := account.ratio(m)) < floor * (1 - SLACK))
         return sum(self._fill(member) for _, member in empty) > 0
@@ -231,8 +232,7 @@ class _Planner:
         return filled
 
     def _gift(self, giver: str, taker: str, need: float) -> int | None:
-        """Return the best partition after whose loss the giver still has no less than the taker, and stays above the
-        floor.
+        """Return the taker's best partition. Without it, the giver has no less than the taker, and is above the floor.
         """
         account = self.account
         mine, theirs = account.capacity[giver], account.capacity[taker]

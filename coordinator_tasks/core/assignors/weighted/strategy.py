@@ -1,6 +1,6 @@
-"""Partitions spread over members by lag, records per second or a person's numbers.
+"""The strategy `weighted`: partitions are spread by lag, by records per second, or by a person's numbers.
 
-Members take load by capacity, over all topics, with few moves.
+Each member takes load by its capacity, over all topics, with few moves.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from coordinator_tasks.core.assignors.weights import Measure
 
 
 class Weighted:
-    """See the module."""
+    """The strategy `weighted`: the module says what it does."""
 
     partial = True
 
@@ -21,13 +21,13 @@ class Weighted:
 
         Raises `Refused` for wrong parameters or weights.
         """
-        # The import loads numpy in a tenth of a second, too long for plans of other strategies.
+        # Importing numpy takes a tenth of a second, too long for plans of other strategies.
         from coordinator_tasks.core.assignors.weighted.planner import planned  # noqa: PLC0415
 
         return planned(problem, rules_of(problem.parameters)).answer()
 
     def explainer(self, problem: Problem, answer: Mapping[int, str]) -> Explainer:
-        """Explain by weights, levels and the rules of the parameters."""
+        """Return an explainer that names weights, levels and the rules of the parameters."""
         from coordinator_tasks.core.assignors.weighted.explainer import WeightedExplainer  # noqa: PLC0415 - numpy again
 
         return WeightedExplainer(problem, answer)
@@ -40,5 +40,5 @@ class Weighted:
         return rules_of(parameters).measure
 
     def patience_s(self, parameters: Mapping[str, str]) -> float | None:
-        """Return the interval of the parameters. Weights and the loads of other topics change without an event."""
+        """Return the parameter for the interval. Weights and the loads of other topics change without an event."""
         return rules_of(parameters).interval_s

@@ -1,6 +1,6 @@
-"""The partitions of a problem of `weighted` as arrays of weights and owners.
+"""The partitions of a `weighted` problem as arrays of weights and owners.
 
-A pass over a hundred thousand Python objects is slow; a pass over arrays is fast.
+A pass over arrays is much faster than over a hundred thousand Python objects.
 """
 
 import math
@@ -17,18 +17,18 @@ from coordinator_tasks.core.assignors.weights import Measure
 from coordinator_tasks.core.errors import BadStrategy
 
 NOBODY = ""
-NEGLIGIBLE = 1e-9  # less than this share of the largest number counts as nothing: it is below the resolution of sums
-MOST = 1e300  # a million of such weights have a finite sum
-_ELSEWHERE, _NOBODYS, _FIRST = 0, 1, 2  # numbers of owners: without a seat, nobody, and the seats from 2 on
+NEGLIGIBLE = 1e-9  # a smaller share of the largest number counts as 0: sums cannot resolve it
+MOST = 1e300  # the sum of a million such weights is still finite
+_ELSEWHERE, _NOBODYS, _FIRST = 0, 1, 2  # owners as numbers: a member without a seat, nobody, and the first seat
 
 Floats = NDArray[np.float64]
 V = TypeVar("V")
 
 
 class PartitionTable:
-    """One row per partition, in numerical order.
+    """One row for each partition, in numerical order.
 
-    - `placed`: partition → member or `NOBODY`; a member without a seat holds only fixed partitions.
+    - `placed`: partition → member or `NOBODY`. A member without a seat has only fixed partitions.
     - `carried`: member → its load of other topics; 0 if negligible.
     """
 
@@ -36,7 +36,7 @@ class PartitionTable:
         self.placed = _placed(problem)
         count = len(self.placed)
         last = next(reversed(self.placed), -1)
-        # Numbers almost always begin at 0 and have no gap.
+        # Numbers almost always begin at 0 and have no gaps.
         self._at: Mapping[int, int] | range = range(count)
         self._numbers = np.arange(count)
         if last != count - 1:
@@ -63,8 +63,7 @@ class PartitionTable:
         self.placed.update(dict.fromkeys(self._numbers[wrong].tolist(), NOBODY))
 
     def _weighed(self, problem: Problem, rules: Rules) -> Floats:
-        """Return the weight of each partition. An unknown weight is the mean of the known weights. Raises
-        `BadStrategy`.
+        """Return each partition's weight; if unknown, the mean of the known weights. Raises `BadStrategy`.
 
         If no weight is known and the rules add none, each partition weighs 1.
         """
@@ -128,7 +127,7 @@ class PartitionTable:
 
 
 def _placed(problem: Problem) -> dict[int, str]:
-    """Return every listed partition, in order, with its owner."""
+    """Return partition → owner for every partition of the problem, in order."""
     placed = dict.fromkeys(sorted(problem.partitions), NOBODY)
     listed = len(placed)
     placed.update(problem.owned)
@@ -140,7 +139,7 @@ def _placed(problem: Problem) -> dict[int, str]:
 
 
 def _carried(problem: Problem, rules: Rules) -> dict[str, float]:
-    """Return member → its load of other topics, with the same addition per partition as for this topic."""
+    """Return member → its load of other topics. Each partition there has the same added weight as in this topic."""
     if rules.measure is Measure.PARTITIONS:
         return {m: one * (rules.each or 1.0) for m, one in problem.carried.items()}
     return {m: one + rules.each * problem.loads.get(m, 0) for m, one in problem.carried.items()}
