@@ -1,4 +1,4 @@
-"""Stored and sent formats: bytes to model and back.
+"""Formats that are stored or sent: from bytes to the model and back.
 
-Readers bound their input, and refuse wrong input with a clear error.
+Readers limit the size of their input, and refuse wrong input with a clear error.
 """

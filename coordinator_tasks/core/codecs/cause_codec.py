@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def _write(causes: Sequence[Cause]) -> list[dict[str, Any]]:
-    typed = any(one.kind is not CauseKind.TOLD for one in causes)  # `cause` holds mere sentences
+    typed = any(one.kind is not CauseKind.TOLD for one in causes)  # `cause` is enough for sentences
     return [_CAUSE.write(one) for one in causes] if typed else []
 
 
@@ -34,7 +34,7 @@ CAUSES = Item(
 
 
 def with_former_causes(made: Callable[..., T]) -> Callable[..., T]:
-    """Adapt `made` to a record that may have only a sentence as its cause."""
+    """Adapt `made` to a record whose cause may be only a sentence."""
 
     def read(*, cause: str, causes: tuple[Cause, ...] | None, **more: Any) -> T:
         return made(cause=cause, causes=former_causes(cause) if causes is None else causes, **more)

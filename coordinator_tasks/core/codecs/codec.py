@@ -1,7 +1,7 @@
-"""The JSON in the znodes of a topic, with the contract's field names.
+"""The JSON in the znodes of a topic, with the contract's names of fields.
 
-Readers raise `Malformed` (naming the path) or its kind `UnknownVersion`. Readers ignore fields that a later release has
-added to a known version. Nothing is lost, because only the coordinator writes topic nodes.
+Readers raise `Malformed` (naming the path) or its kind `UnknownVersion`. Readers ignore unknown fields of a known
+version, which a later release has added. Nothing is lost by this, because only the coordinator writes topic nodes.
 """
 
 from coordinator_tasks.core.codecs import kinds
@@ -28,7 +28,7 @@ from coordinator_tasks.core.names import is_consumer
 from coordinator_tasks.core.text.json_fields import Fields, dump
 
 _ASSIGNED_BYTES = len('"0":"c",') + len('"0":1,')
-"""The least bytes of an assigned partition in the plain form: its owner and its epoch."""
+"""The least bytes of an assigned partition in the plain form: the entries for owner and epoch."""
 _TEXTS_BY_NAME, _COUNTS_BY_NAME = kinds.by_name(kinds.TEXT), kinds.by_name(kinds.COUNT)
 _HANDOFF = Shape(
     Handoff, {"from": Item("giver", kinds.TEXT), "to": Item("taker", kinds.TEXT), "epoch": Item("epoch", kinds.COUNT)}
@@ -60,8 +60,8 @@ _NODE = Shape(
         "supersedes": Item("supersedes", _COUNTS_BY_NAME),
         "paused": Item("paused", kinds.PARTITION_SET),
         "removed": Item("removed", kinds.FLAG, False),
-        # A release that does not know these fields refuses the node, and holds. An earlier release wrote the properties
-        # among the node's own fields.
+        # A release that does not know one of these fields refuses the node, and its consumers keep their former node.
+        # An earlier release wrote the properties among the node's own fields.
         "properties": Item(
             "properties",
             FieldKind(lambda fields, name: usable(fields.nested(name, fields.data).data), _TEXTS_BY_NAME.write),
@@ -169,7 +169,7 @@ encode_config, decode_config = _CONFIG.encode, _CONFIG.decode
 
 
 def encode_node(node: TopicNode, pack_over: int | None = None) -> bytes:
-    """Return the bytes of a topic's node; packed if the plain form exceeds `pack_over` bytes (`None` = never)."""
+    """Return the bytes of a topic's node; packed if the plain form exceeds `pack_over` bytes (`None`: never)."""
     body = _NODE.write(node)
     if pack_over is not None and _ASSIGNED_BYTES * len(node.assignments) > pack_over:
         return packed(body)
@@ -178,7 +178,7 @@ def encode_node(node: TopicNode, pack_over: int | None = None) -> bytes:
 
 
 def decode_node(path: str, raw: bytes) -> TopicNode:
-    """Return a topic's node from either form."""
+    """Return a topic's node from its plain or packed form."""
     fields = Fields.parse(path, raw, PACKED_VERSION)
     if is_packed(fields):
         fields = unpacked(fields)
@@ -197,5 +197,6 @@ def decode_node(path: str, raw: bytes) -> TopicNode:
 
 
 def decode_release(path: str, raw: bytes) -> Release | None:
-    """Return the last release on a partition's node; `None` before the first release, when the node has no data."""
+    """Return the last release on a partition's node; `None` if the node is empty, because nobody has released it yet.
+    """
     return _RELEASE.decode(path, raw) if raw else None

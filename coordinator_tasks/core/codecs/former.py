@@ -1,4 +1,5 @@
-"""Records of earlier versions, with sentences where this version stores values. No other module reads these sentences."""
+"""Records of earlier versions, which have sentences in place of today's values. No other module reads these sentences.
+"""
 
 import re
 
@@ -14,9 +15,9 @@ _JOINED, _DROPPED = re.compile(r"joined: (.+)"), re.compile(r"no longer a target
 
 
 def former_owner(by: str, why: str, incarnation: int) -> DrainOwner:
-    """Return the owner of a stored draining that has no `owner`.
+    """Return the owner of a stored draining that has no field `owner`.
 
-    The draining of a growth does not name the fleet, so `fleet` is empty.
+    `fleet` is empty for a draining by growth, because its sentence does not name the fleet.
     """
     upgrade = f"upgrade of {by} to "
     if incarnation:
@@ -29,7 +30,7 @@ def former_owner(by: str, why: str, incarnation: int) -> DrainOwner:
 
 
 def former_condition(health: str) -> Condition:
-    """Return the condition of an answer that has no `condition`. An unknown word counts as stuck."""
+    """Return the condition of an answer that has no field `condition`. An unknown word counts as stuck."""
     word = health.partition(":")[0]
     if word in set(Condition):
         return Condition(word)
@@ -37,7 +38,7 @@ def former_condition(health: str) -> Condition:
 
 
 def former_causes(cause: str) -> tuple[Cause, ...]:
-    """Return the causes of a stored transition that has no `causes`. A sentence stays if the pages do not word it anew."""
+    """Return the causes of a stored transition that has no field `causes`. An unknown sentence stays a sentence."""
     on = (Cause(CauseKind.CONTINUED),) if cause.startswith(_ON) else ()
     rest = cause.removeprefix(_ON)
     return (*on, *map(_former_cause, _NEXT.split(rest))) if rest else ()

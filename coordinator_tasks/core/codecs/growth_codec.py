@@ -1,4 +1,4 @@
-"""The JSON of a fleet's growth: a person's limits, and the memory between two observations. Readers raise `Malformed`."""
+"""The JSON of a fleet's growth: a person's limits, and what is kept between observations. Readers raise `Malformed`."""
 
 from dataclasses import dataclass, field
 

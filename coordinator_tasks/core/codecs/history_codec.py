@@ -1,4 +1,4 @@
-"""The JSON of a history record, one per transition. Readers raise `Malformed` (naming the path)."""
+"""The JSON of a history record. Each transition has one record. Readers raise `Malformed` (naming the path)."""
 
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
@@ -25,11 +25,11 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.text.json_fields import MAX_SPAN_S, Fields, dump
 
 PACK_RECORDS_OVER = 1_000
-"""Bytes of a record above which the packed form is shorter."""
+"""Bytes. A record with more bytes is shorter in the packed form."""
 
 
 def _write_moves(moves: Iterable[Move]) -> list[dict[str, Any]]:
-    """Return the moves, grouped by kind, giver and taker. 10,000 moves stay far below a znode's limit."""
+    """Return the moves, grouped by kind, giver and taker. So 10,000 moves stay far below a znode's limit."""
     grouped: dict[tuple[str, str, str], list[int]] = {}
     for move in moves:
         grouped.setdefault((move.kind.value, move.giver, move.taker), []).append(move.partition)
@@ -91,7 +91,7 @@ _TIMES = {"last": attrgetter("last_at"), "released": attrgetter("released_at"), 
 
 
 def _write_pauses(found: Pauses | None) -> dict[str, Any] | None:
-    """Return a column for each field, in milliseconds since `base`. 10,000 partitions stay below a znode's limit."""
+    """Return a column for each field, in milliseconds since `base`. So 10,000 partitions stay below a znode's limit."""
     if found is None:
         return None
     known = [at for one in found.measured for at in (one.last_at, one.released_at, one.first_at) if at is not None]
@@ -217,25 +217,25 @@ encode_asked = _ASKED.encode
 
 
 def encode_record(record: Record, pack_over: int | None = None) -> bytes:
-    """Return the bytes of a record without `sequence`, which is the node's number.
+    """Return the bytes of a record without `sequence`, which is the number in the node's name.
 
-    Packed if the plain form exceeds `pack_over` bytes (`None` = never).
+    The record is packed if its plain form has more than `pack_over` bytes (`None` means never).
     """
     return _encoded(_RECORD.write(record), pack_over)
 
 
 def decode_record(path: str, raw: bytes, sequence: int) -> Record:
-    """Read a record in either form; raises `Malformed`."""
+    """Read a record in its plain or packed form; raises `Malformed`."""
     return _RECORD.read(_fields(path, raw), sequence=sequence)
 
 
 def record_fields(path: str, raw: bytes) -> dict[str, Any]:
-    """Return the plain fields of a record in either form, also fields of later releases. Raises `Malformed`."""
+    """Return the plain fields of a record in either form, with fields of later releases. Raises `Malformed`."""
     return {name: value for name, value in _fields(path, raw).data.items() if name != "version"}
 
 
 def with_pauses(path: str, raw: bytes, pauses: Pauses) -> bytes:
-    """Return the record with these pauses, and with the fields of later releases. Raises `Malformed`."""
+    """Return the record with these pauses. Fields of later releases are kept. Raises `Malformed`."""
     return _encoded({**record_fields(path, raw), "pauses": _write_pauses(pauses)}, PACK_RECORDS_OVER)
 
 

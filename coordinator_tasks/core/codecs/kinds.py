@@ -1,4 +1,4 @@
-"""The kinds of fields in stored and sent formats."""
+"""The kinds of fields in formats that are stored or sent."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
@@ -54,7 +54,7 @@ def optional(kind: FieldKind) -> FieldKind:
 
 
 def measured(kind: FieldKind) -> FieldKind:
-    """Return the kind that reads a missing or wrong value as `None`. A wrong measure counts for nothing."""
+    """Return the kind that reads a missing or wrong value as `None`: a wrong measurement is ignored."""
     read, write, _ = optional(kind)
 
     def tried(fields: Fields, name: str) -> Any:
@@ -90,9 +90,9 @@ def _mapping(
     order: Callable[[Iterable[Any]], list[Any]] = sorted,
     keys_of: Callable[[Collection[str]], list[Any] | None] = lambda _: None,
 ) -> FieldKind:
-    """Return the kind of an object whose keys all are `what`. A missing object counts as empty.
+    """Return the kind of an object whose keys are all `what`. A missing object counts as empty.
 
-    `keys_of`: `key_of` for all keys at once; `None` if a key is wrong.
+    `keys_of`: like `key_of`, for all keys at once; `None` if a key is wrong.
     """
     read_one, write_one, keeps = kind
 

@@ -1,4 +1,4 @@
-"""The JSON in the znodes of consumers: registration, claim of the id, directive, and the wanted fleet.
+"""The JSON in the znodes of consumers: registration, claim of the id, directive, and fleet.
 
 Readers raise `Malformed` (naming the path) or its kind `UnknownVersion`.
 """
@@ -28,7 +28,7 @@ from coordinator_tasks.core.protocol.claims import one_line
 from coordinator_tasks.core.text.json_fields import MAX_LINK_CHARS, Fields
 
 MAX_MEMBER_BYTES = 256 * 1024
-"""Limit of a registration. Ours have less than 1 KB, but a consumer's account may register any number."""
+"""Maximum bytes of a registration. Ours have less than 1 KB, but an account of consumers can register any number."""
 
 
 def _address(fields: Fields, name: str) -> str:
@@ -39,13 +39,13 @@ def _address(fields: Fields, name: str) -> str:
 
 
 def _known_address(fields: Fields, name: str) -> str:
-    """Return the last registered address; empty if invalid."""
+    """Return the last registered address; empty if it is invalid."""
     address = fields.text(name)
     return address if is_address(address) else ""
 
 
 def _said(fields: Fields, name: str) -> str:
-    """Return a text for display, cut to size. A wrong text never refuses a registration."""
+    """Return a text for display, cut to size. A wrong text never makes a registration unreadable."""
     found = fields.data.get(name, "")
     return (found if isinstance(found, str) else repr(found))[: MAX_LINK_CHARS + 1]
 
@@ -122,11 +122,11 @@ _OWNER = Shape(
 
 
 def _write_owner(owner: DrainOwner) -> dict[str, Any] | None:
-    return None if owner.kind is DrainKind.ITSELF else _OWNER.write(owner)  # the incarnation says who drains
+    return None if owner.kind is DrainKind.ITSELF else _OWNER.write(owner)  # the incarnation already tells who drains
 
 
 def _draining(by: str, why: str, at: float, incarnation: int, leaving: int, owner: DrainOwner | None) -> Draining:
-    """Return the draining. A consumer writes its own leave, so an `owner` beside an incarnation is ignored."""
+    """Return the draining. With an incarnation, the consumer itself wants to leave, so an `owner` is ignored."""
     known = owner if owner is not None and not incarnation else former_owner(by, why, incarnation)
     return Draining(by, why, at, incarnation, leaving, known)
 

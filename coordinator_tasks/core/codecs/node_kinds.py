@@ -1,6 +1,6 @@
-"""Every kind of znode of a cluster. `import` checks exported kinds; the other kinds are left behind for a reason.
+"""Every kind of znode of a cluster. `import` checks the kinds that are exported. Other kinds give a reason.
 
-`KINDS` has a line for each path of `names.Paths`. Nodes about present ownership are left behind. After an import the
+`KINDS` has a line for each path of `names.Paths`. Nodes about present ownership are not exported. After an import the
 coordinator recovers ownership from the committed offsets and the consumers' answers, as after a loss of ZooKeeper.
 """
 
@@ -18,17 +18,18 @@ from coordinator_tasks.core.fleet.upgrade import OVER
 from coordinator_tasks.core.names import is_app, is_consumer, is_topic
 
 RECORD_DIGITS = 10
-"""Digits of ZooKeeper's number in a record's name."""
+"""Number of digits that ZooKeeper appends to a record's name."""
 HISTORIES = "history"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeKind:
-    """A kind of node. `left`: the reason not to export the kind; the other fields are for exported kinds.
+    """A kind of node. `left`: why the kind is not exported. All other fields are for exported kinds.
 
-    `folder`: the path of its folder below the cluster's node; `*` stands for a topic. `allowed`: whether a node there
-    may have this name. `checked`: takes path, data and name; returns the data to store, or raises `Malformed`.
-    `numbered`: the nodes are records, numbered by ZooKeeper.
+    - `folder`: the path of the folder below the cluster's node; `*` stands for a topic.
+    - `allowed`: whether a node in the folder may have this name.
+    - `checked`: takes path, data and name; returns the data to store, or raises `Malformed`.
+    - `numbered`: the nodes are records that ZooKeeper has numbered.
     """
 
     left: str = ""
@@ -39,12 +40,12 @@ class NodeKind:
 
 
 def is_record(name: str) -> bool:
-    """Return whether `name` is a record's number."""
+    """Return whether `name` is the number of a record."""
     return len(name) == RECORD_DIGITS and name.isascii() and name.isdigit()
 
 
 def kind_of(path: str) -> NodeKind | None:
-    """Return the kind of a path below the cluster's node; `None` if the path is not exported."""
+    """Return the kind of a path below the cluster's node; `None` if the node is not exported."""
     folder, _, name = path.rpartition("/")
     above, _, topic = folder.rpartition("/")
     wanted = f"{HISTORIES}/*" if above == HISTORIES and is_topic(topic) else folder
@@ -59,10 +60,7 @@ def rank_of(path: str) -> tuple[int, str]:
 
 
 def _claim(path: str, data: bytes, name: str) -> bytes:
-    """Return the claim without observations of the former ZooKeeper.
-
-    Absence, refusals, registrations and ends are dropped.
-    """
+    """Return the claim without observations from the former ZooKeeper: absence, refusals, registrations and ends."""
     claim = decode_claim(path, data, name, 0)
     return encode_claim(replace(claim, absence=None, refused_at=0.0, registrations=(), failed_at={}))
 
@@ -89,7 +87,7 @@ def _upgrade(path: str, data: bytes, name: str) -> bytes:
 
 
 def _as_it_is(decode: Callable[[str, bytes, str, int], Any]) -> Callable[[str, bytes, str], bytes]:
-    """Return a check that keeps the data if the codec can read the data."""
+    """Return a check that keeps the data unchanged if the codec can read the data."""
 
     def checked(path: str, data: bytes, name: str) -> bytes:
         decode(path, data, name, 0)
@@ -104,7 +102,7 @@ def _asked(path: str, data: bytes, name: str) -> bytes:
 
 
 KINDS: Mapping[str, NodeKind] = {
-    # The order of writes: topics, and then fleets, begin to act when all other nodes exist.
+    # This is the order of writes. Topics, and then fleets, come last: they take effect when all other nodes exist.
     "id": NodeKind("", "ids", is_consumer, _claim),
     "directive": NodeKind("", "directives", is_consumer, _as_it_is(decode_directive)),
     "record": NodeKind("", f"{HISTORIES}/*", is_record, _record, numbered=True),
@@ -123,4 +121,4 @@ KINDS: Mapping[str, NodeKind] = {
     "growths": NodeKind("a folder: what is in it is exported"),
     "lags": NodeKind("a folder"),
 }
-"""Kinds by the attribute of `names.Paths` with their path; `asked` are the records in this folder."""
+"""The kinds, by the attribute of `names.Paths` that has their path. `asked`: the records in this folder."""

@@ -1,8 +1,8 @@
 """The packed form of a topic's node: the same fields in a tenth of the bytes.
 
-`{"version": 2, "packed": TEXT}`. The text is Base64 of a JSON object that zlib has compressed. The object has the plain
-form's fields, but columns in place of the objects by partition. Consumers are numbered, and `assigned` and `moving`
-list partitions as ranges.
+`{"version": 2, "packed": TEXT}`. The text is Base64 of a JSON object that was compressed by zlib. The object has the
+fields of the plain form, but columns in place of the objects by partition. Consumers are numbered. `assigned` and
+`moving` list partitions as ranges.
 """
 
 import zlib
@@ -15,7 +15,7 @@ from coordinator_tasks.core.text.partition_text import numbers, ranges
 
 PACKED_VERSION = 2
 MAX_UNPACKED_BYTES = 8_000_000
-"""Nodes of 200,000 partitions are smaller. A larger text is refused before it fills the memory."""
+"""A node of 200,000 partitions is smaller. A larger text is refused before it fills the memory."""
 _NAME = "packed"
 _BEGIN = dump(PACKED_VERSION, {_NAME: ""})[: -len(b'"}')]
 _COLUMNS = ("assignments", "since", "handoff", "incarnations")
@@ -44,14 +44,14 @@ def packed(body: Mapping[str, Any]) -> bytes:
 
 def wrapped(version: int, body: Mapping[str, Any]) -> bytes:
     """Return the bytes of a node with these fields packed."""
-    # The columns are numbers that hardly repeat. This strategy uses frequent digits, and saves some 6 %.
+    # The columns are numbers that hardly repeat. This strategy codes frequent digits in fewer bits, and saves some 6 %.
     packer = zlib.compressobj(wbits=zlib.MAX_WBITS, memLevel=zlib.DEF_MEM_LEVEL, strategy=zlib.Z_FILTERED)
     deflated = packer.compress(dump(version, body)) + packer.flush()
     return dump(version, {_NAME: b64encode(deflated).decode()})
 
 
 def unpacked(fields: Fields) -> Fields:
-    """Return the fields of the plain form. Raises `Malformed` for a text that is too long, damaged, or of another form."""
+    """Return the fields of the plain form. Raises `Malformed` if the text is too long, damaged, or of another form."""
     inner = unwrapped(fields, PACKED_VERSION)
     names = inner.texts("consumers")
     assigned, moving = _partitions(inner, "assigned", "owners"), _partitions(inner, "moving", "givers")
@@ -74,17 +74,17 @@ def unpacked(fields: Fields) -> Fields:
 
 
 def unwrapped(fields: Fields, version: int) -> Fields:
-    """Return the fields packed by `wrapped`. Raises `Malformed` for a too long or damaged text."""
+    """Return the fields that `wrapped` has packed. Raises `Malformed` if the text is too long or damaged."""
     return Fields.parse(fields.path, _inflated(fields), version, MAX_UNPACKED_BYTES)
 
 
 def is_packed(fields: Fields) -> bool:
-    """Return whether the object of a topic's node has the packed form."""
+    """Return whether this object of a topic's node is in the packed form."""
     return fields.number("version", default=1) == PACKED_VERSION
 
 
 def begins_packed(raw: bytes) -> bool:
-    """Return whether these bytes of a readable node were made by `packed`, without decoding them."""
+    """Return, without decoding, whether `packed` made the bytes of a node that is known to be readable."""
     return raw.startswith(_BEGIN)
 
 
@@ -102,7 +102,7 @@ def _inflated(fields: Fields) -> bytes:
 
 
 def _partitions(fields: Fields, name: str, column: str) -> list[str]:
-    """Return the partitions in a text of ranges, as keys. Their number equals the entries of `column`."""
+    """Return the partitions in a text of ranges, as keys. Their number must equal the length of `column`."""
     entries = len(_column(fields, column))
     try:
         found = numbers(fields.text(name), most=entries)
@@ -114,7 +114,7 @@ def _partitions(fields: Fields, name: str, column: str) -> list[str]:
 
 
 def _column(fields: Fields, name: str, entries: int | None = None) -> Sequence[Any]:
-    """Return a list. The plain form's reader checks the entries."""
+    """Return a list. The reader of the plain form checks its entries."""
     found = fields.data.get(name)
     if not isinstance(found, list) or entries not in (None, len(found)):
         raise fields.bad(name, f"is not a list{'' if entries is None else f' of {entries} entries'}")
@@ -122,7 +122,7 @@ def _column(fields: Fields, name: str, entries: int | None = None) -> Sequence[A
 
 
 def _named(fields: Fields, name: str, names: Sequence[str]) -> list[str]:
-    """Return the consumers behind a column of their numbers."""
+    """Return the consumers that a column lists by number."""
     found = _column(fields, name)
     if not all(type(one) is int and 0 <= one < len(names) for one in found):
         raise fields.bad(name, f"has another entry than a number from 0 to {len(names) - 1}")

@@ -1,6 +1,6 @@
-"""The JSON that is read at each look, declared for msgspec: consumers' answers, and the metadata of committed offsets.
+"""The JSON that every observation reads, declared for msgspec: consumers' answers, and committed offsets' metadata.
 
-A text that does not fit is read again by `status_codec`, whose errors name the path of the bad field.
+If a text does not fit, `status_codec` reads it again: its errors name the path of the wrong field.
 """
 
 from typing import Annotated, Any
@@ -29,7 +29,7 @@ class QuickToken(msgspec.Struct, frozen=True, gc=False):
 
 
 class QuickTaken(msgspec.Struct, rename="camel"):
-    """`Taken`; `last_pass` as in JSON."""
+    """`Taken`. `last_pass` stays a JSON value."""
 
     waited: _Number
     ago: _Span | None = None
@@ -39,7 +39,7 @@ class QuickTaken(msgspec.Struct, rename="camel"):
 
 
 class QuickRunning(msgspec.Struct, rename={"record_bytes": "recordBytes"}):
-    """`RunningPartition`; `overwritten` and `state` as in JSON."""
+    """`RunningPartition`. `overwritten` and `state` stay JSON values."""
 
     position: _Number
     token: QuickToken
@@ -54,7 +54,7 @@ class QuickRunning(msgspec.Struct, rename={"record_bytes": "recordBytes"}):
 
 
 class QuickTopic(msgspec.Struct, rename="camel"):
-    """`TopicStatus`; `stalls` and `failures` as in JSON."""
+    """`TopicStatus`. `stalls` and `failures` stay JSON values."""
 
     generation: _Generation
     acted_epoch: _Count
@@ -68,7 +68,7 @@ class QuickTopic(msgspec.Struct, rename="camel"):
 
 
 class QuickStatus(msgspec.Struct, rename="camel"):
-    """`ConsumerStatus`; `condition` as in JSON."""
+    """`ConsumerStatus`. `condition` stays a JSON value."""
 
     consumer: str
     cluster: str
@@ -82,7 +82,7 @@ class QuickStatus(msgspec.Struct, rename="camel"):
 
 
 class QuickMetadata(msgspec.Struct):
-    """The metadata of a committed offset; `p` as in JSON."""
+    """The metadata of a committed offset. `p` stays a JSON value."""
 
     v: int
     g: _Generation
@@ -99,7 +99,7 @@ _DECODER = msgspec.json.Decoder(QuickStatus)
 
 
 def quick_status(raw: bytes) -> QuickStatus | None:
-    """Return the answer; `None` if it does not fit, or may hold half a character or a partition `-0`."""
+    """Return the answer; `None` if it does not fit, or may contain a lone surrogate or a partition `-0`."""
     if b"\\u" in raw or b'"-0"' in raw:
         return None
     try:
@@ -109,7 +109,7 @@ def quick_status(raw: bytes) -> QuickStatus | None:
 
 
 def quick_metadata(metadata: str) -> QuickMetadata | None:
-    """Return the metadata; `None` if they do not fit."""
+    """Return the metadata; `None` if the text does not fit."""
     if "\\u" in metadata:
         return None
     try:

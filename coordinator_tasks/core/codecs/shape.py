@@ -1,4 +1,4 @@
-"""JSON objects as tables: each field is a line with name, attribute, kind and default value."""
+"""JSON objects as tables. Each field is a line with name, attribute, kind and default."""
 
 from collections.abc import Callable, Collection, Mapping
 from operator import attrgetter
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 class FieldKind(NamedTuple):
-    """Reads a field of this kind by name from an object, and writes the value; unchanged if `write` is `None`.
+    """A kind of field: `read` takes an object and a name; `write` converts the value, or leaves it unchanged if `None`.
 
-    `keeps`: whether `read` would return all these values unchanged; `None` = unknown. Saves a call for each value.
+    `keeps`: returns whether `read` would leave all these values unchanged, which saves a call for each value.
     """
 
     read: Callable[[Fields, str], Any]
@@ -31,7 +31,7 @@ class Item(NamedTuple):
 
 
 class Shape(Generic[T]):
-    """The JSON object of a class: field names in the order of writing."""
+    """The JSON object of a class: names of fields in the order in which they are written."""
 
     def __init__(self, made: Callable[..., T], items: Mapping[str, Item]) -> None:
         self._made = made
@@ -43,7 +43,7 @@ class Shape(Generic[T]):
         self._sparse = [name for name, one in items.items() if one.sparse]
 
     def read(self, fields: Fields, **more: Any) -> T:
-        """Return the object; raises `Malformed`. `more`: attributes that are not in the JSON."""
+        """Return the object; raises `Malformed`. `more`: attributes that the JSON does not have."""
         for name, attribute, read, default in self._reads:
             more[attribute] = read(fields, name) if default is MISSING or name in fields.data else default
         return self._made(**more)

@@ -39,7 +39,7 @@ from coordinator_tasks.core.text.partition_text import cut
 MAX_STATUS_BYTES = 16 * 1024 * 1024  # enough for a status of 50,000 running partitions
 
 MOST_REPORTS = 100
-"""Limit per topic and per consumer, kept by consumers too. A page shows all reports."""
+"""Maximum reports for each topic and each consumer. Consumers keep this limit too. A page shows all reports."""
 MOST_CHARS = 2_000
 
 
@@ -53,7 +53,7 @@ def _sentences(texts: Sequence[str]) -> tuple[str, ...]:
 
 _SAID = FieldKind(lambda fields, name: _cut(fields.text(name)))
 _REPORTS = FieldKind(lambda fields, name: _sentences(fields.texts(name)), list)
-"""Sentences for persons, cut to size. Neither Spark's errors nor a hostile consumer may make a page of megabytes."""
+"""Sentences for persons, cut to size. Neither errors of Spark nor a hostile consumer can make a page of megabytes."""
 
 _LAST_PASS = Shape(
     LastPass,
@@ -92,7 +92,7 @@ _OVERWRITTEN = Shape(
     },
 )
 LAST_TIMER_MS = 253_402_300_799_000
-"""The end of the year 9999: a page can show no later time. A later timer is read as this one."""
+"""The end of the year 9999, the latest time that a page can show. A later timer is read as this time."""
 _STATE = Shape(
     StateSize,
     {
@@ -161,7 +161,7 @@ def _answer(*, health: str, condition: Condition | None, **more: Any) -> Consume
 
 
 def _write_condition(condition: Condition) -> str | None:
-    return None if condition is Condition.OK else condition.value  # answers of earlier versions have none
+    return None if condition is Condition.OK else condition.value  # answers of earlier versions have no condition
 
 
 _CONDITION = kinds.measured(kinds.choice(Condition))
@@ -219,7 +219,7 @@ def _topic_of(quick: QuickTopic) -> TopicStatus:
 
 
 def _read(kind: FieldKind, value: object) -> Any:
-    """Return a value of JSON as this kind."""
+    """Return a JSON value read as this kind."""
     return kind.read(Fields("", {"": value}), "")
 
 
@@ -246,7 +246,7 @@ def _running_of(quick: QuickRunning, token_of: Callable[[QuickToken], Token]) ->
 
 
 def encode_metadata(committed: Committed) -> str:
-    """Return the metadata of a committed offset: about 250 of the 4,096 bytes that Kafka allows."""
+    """Return the metadata of a committed offset: about 250 bytes of the 4,096 that Kafka allows."""
     token = committed.token or Token(0, 0)
     body: dict[str, object] = {
         "v": VERSION,
@@ -264,11 +264,11 @@ def encode_metadata(committed: Committed) -> str:
 
 _token = lru_cache(4_096)(Token)
 _is_consumer = lru_cache(4_096)(is_consumer)
-"""The commits of a topic have few tokens and owners."""
+"""The commits of a topic have few different owners."""
 
 
 def decode_metadata(offset: int, metadata: str | None) -> Committed:
-    """Return the owner's facts in a committed offset. For foreign metadata, return a `Committed` without a token."""
+    """Return the committed offset with its owner's facts. If another program wrote the metadata, there is no token."""
     quick = quick_metadata(metadata) if metadata else None
     if quick is not None and quick.v == VERSION:
         token = _token(quick.e, quick.i, quick.g)
