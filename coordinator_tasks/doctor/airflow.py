@@ -1,6 +1,6 @@
-"""Airflow's part, from its public API (v2): running, paused and missing DAGs, and settings that slow transitions down.
+"""The checks of Airflow, by its public API (v2): running, paused and missing DAGs, and slow settings.
 
-A browser's address of Airflow serves the API too. Only reads.
+The address of Airflow in a browser also serves the API. The checks only read.
 """
 
 import json
@@ -25,25 +25,25 @@ LIMIT_S = 10.0
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 CLOCKS_S = 1.0
 TOLD_WITHIN_S = 60.0
-"""Seconds within which the watcher reports a change, usually much less; a busy Airflow may store the change later."""
+"""Seconds within which the watcher should report a change: usually much less, but a busy Airflow may store it later."""
 SKEW_S = 2.0
-"""Maximum difference of ZooKeeper's and Airflow's clocks: a larger difference is a separate finding."""
+"""Maximum difference between ZooKeeper's and Airflow's clocks. A larger difference is a finding of its own."""
 DAY_S = 86_400.0
 RECENT_S = 300.0  # `reconcile` runs every minute
 PLUGIN = "coordinator"
 DAGS = {"rebalance": True, "reconcile": True, "consumers": False, "stuck_topic": False}
-"""Plain id of a DAG → whether no plan is made without it."""
+"""Plain id of a DAG → whether plans are made only with this DAG."""
 ON_DEMAND = {
     "approve_plan": "nobody is asked about plans that exceed the budget, so they wait",
     "autoscale": "no fleet with limits of growth is looked at",
 }
-"""Plain id of an optional DAG → the loss without the DAG."""
+"""Plain id of an optional DAG → what does not happen without the DAG."""
 BLOCKED_BY: Mapping[str, Collection[str]] = {
     "reconcile": ("queued", "running"),
     "autoscale": ("queued", "running"),
-    "consumers": ("running",),  # beside a queued run `reconcile` starts another
+    "consumers": ("running",),  # if a run is queued, `reconcile` still starts another
 }
-"""Plain id of a DAG with one run at a time → states in which a run waiting for a date prevents another run."""
+"""Plain id of a DAG that has one run at a time → states in which a run with a future date prevents another run."""
 CONNECTIONS = ("zookeeper_default", "kafka_default")
 USER, PASSWORD, TOKEN = "COORDINATOR_AIRFLOW_USER", "COORDINATOR_AIRFLOW_PASSWORD", "COORDINATOR_AIRFLOW_TOKEN"
 _SERVICES = {
@@ -59,7 +59,7 @@ _SLOW: dict[tuple[str, str], tuple[Callable[[str], bool], str]] = {
     ("workers", "execution_api_timeout"): (lambda value: float(value) >= 15, "30"),
     ("core", "parallelism"): (lambda value: int(value) >= 4, "8 or more"),
 }
-"""Section and option → whether the value is quick enough, and a quick value."""
+"""Section and option → a check whether the value is fast enough, and a fast value."""
 _SLOW_WITH_CELERY: dict[tuple[str, str], tuple[Callable[[str], bool], str]] = {
     ("scheduler", "task_queued_timeout"): (
         lambda value: float(value) < 600,
@@ -67,7 +67,7 @@ _SLOW_WITH_CELERY: dict[tuple[str, str], tuple[Callable[[str], bool], str]] = {
     ),
 }
 _UNANSWERED = (CoordinatorError, AttributeError, KeyError, TypeError, ValueError)
-"""No answer, or an answer of another shape than the API's."""
+"""There was no answer, or its shape is not the API's."""
 Json = Any
 
 
@@ -75,8 +75,8 @@ Json = Any
 class ClusterFacts:
     """ZooKeeper's facts about a cluster, for comparison.
 
-    `needed`: the needed DAGs of `ON_DEMAND`. `changed`: asset of a watcher (`topics`, `fleet`) → time of the last
-    reported change (ZooKeeper's clock), as far as known.
+    `needed`: the DAGs of `ON_DEMAND` that the cluster needs. `changed`: asset of a watcher (`topics`, `fleet`) → when a
+    change was last made, by ZooKeeper's clock; missing if unknown.
     """
 
     needed: Collection[str] = ()
@@ -84,10 +84,10 @@ class ClusterFacts:
 
 
 class Api:
-    """One Airflow, and a token or a user and password of `environ`. Raises `BadSettings` if these are unusable.
+    """The API of one Airflow. `environ` has a token, or user and password; `BadSettings` if they are unusable.
 
-    An answer takes at most `MAX_ANSWER_BYTES` and, except for the first wait, about `LIMIT_S`; beyond this it is
-    `Unavailable`.
+    An answer has at most `MAX_ANSWER_BYTES` and takes about `LIMIT_S`, not counting the first wait. Otherwise
+    `Unavailable` is raised.
     """
 
     def __init__(
@@ -97,21 +97,21 @@ class Api:
             raise BadSettings(f"--airflow {url[:80]!r} is no address; give it as http://HOST:8080 or https://HOST")
         if not environ.get(TOKEN) and not environ.get(USER):
             raise BadSettings(f"Airflow's API needs a log-in; set {TOKEN}, or {USER} and {PASSWORD}")
-        if not is_token(environ.get(TOKEN, "")):  # the client's error would show it
+        if not is_token(environ.get(TOKEN, "")):  # a wrong token would be shown in the client's error
             raise BadSettings(
                 f"{TOKEN} has a character that an HTTP header does not take, such as a line break; set the token alone"
             )
         self.url = url.rstrip("/")
-        self.apart_s = 0.0  # minimum difference between the api-server's clock and this host's, by the last answer
+        self.apart_s = 0.0  # least difference between the clocks of api-server and this host, by the last answer
         self._environ = environ
-        plain = {"Accept-Encoding": "identity"}  # a compressed answer could be of any size
+        plain = {"Accept-Encoding": "identity"}  # a compressed answer could expand to any size
         self._http = httpx.Client(base_url=self.url, headers=plain, timeout=LIMIT_S, transport=transport)
 
     def close(self) -> None:
         self._http.close()
 
     def sign_in(self) -> None:
-        """Log in with the token, or with a token that Airflow issues for user and password."""
+        """Log in with the token, or else with a token that Airflow issues for user and password."""
         token = self._environ.get(TOKEN, "")
         if not token:
             who = {"username": self._environ[USER], "password": self._environ.get(PASSWORD, "")}
@@ -142,14 +142,14 @@ class Api:
             ) from error
 
     def _compare_clocks(self, date: str, asked_at: float, answered_at: float) -> None:
-        """Compare by the `Date` of an answer, in whole seconds."""
+        """Compare our clock with the header `Date` of an answer, which has whole seconds."""
         with suppress(ValueError, TypeError):
             at = parsedate_to_datetime(date).timestamp()
             self.apart_s = max(asked_at - (at + 1.0), at - answered_at, 0.0)
 
 
 def examine(api: Api, cluster: str, look: Callable[[], ClusterFacts] = ClusterFacts) -> Iterator[DoctorFinding]:
-    """Yield all checks of a cluster in this Airflow. A missing answer stops no other check.
+    """Yield the findings of all checks of a cluster in this Airflow. A missing answer stops no other check.
 
     `look`: returns ZooKeeper's facts about the cluster.
     """
@@ -194,7 +194,7 @@ def _is_address(url: str) -> bool:
 
 
 def _body(answer: httpx.Response) -> bytes:
-    """Return the body. Raises `ValueError` for an answer that is too long or does not end."""
+    """Return the body. Raises `ValueError` if the answer is too long or does not end."""
     found, until = bytearray(), time.monotonic() + LIMIT_S
     for part in answer.iter_raw():
         found += part
@@ -221,7 +221,7 @@ def _unanswered(check: str, error: Exception) -> DoctorFinding:
 
 
 def _line(text: object) -> str:
-    """A foreign text, shortened to one line."""
+    """Return another program's text, shortened to one line."""
     return " ".join("".join(one if one.isprintable() else " " for one in str(text)[:2000]).split())[:200]
 
 
@@ -253,7 +253,7 @@ def _plugin(api: Api) -> Iterator[DoctorFinding]:
 
 
 def _dags(api: Api, cluster: str, found: dict[str, Json], needed: Collection[str]) -> Iterator[DoctorFinding]:
-    """Fills `found`: plain id → DAG of the cluster."""
+    """Yield findings about the cluster's DAGs, and fill `found`: plain id → DAG."""
     wanted = DAGS | dict.fromkeys(needed, False)
     for dag in api.get("/dags", limit=1000, tags=["coordinator", cluster], tags_match_mode="all")["dags"]:
         for name in wanted:
@@ -281,7 +281,7 @@ def _without(name: str) -> str:
 
 
 def _reconcile(api: Api, found: Mapping[str, Json]) -> Iterator[DoctorFinding]:
-    """Check the newest runs: a successful run has used both connections, a worker and the plugin."""
+    """Check the newest runs. A successful run proves that both connections, a worker and the plugin work."""
     if "reconcile" not in found or found["reconcile"]["is_paused"]:
         return
     runs = _newest_runs(api, found["reconcile"])
@@ -329,7 +329,7 @@ def _newest_runs(api: Api, dag: Json) -> list[Json]:
 
 
 def _blocked(name: str, runs: Collection[Json], result: CheckResult) -> DoctorFinding | None:
-    """Return a run of this DAG that waits for a future date, and keeps Airflow from starting another."""
+    """Return a finding if a run of this DAG waits for a future date, and so keeps Airflow from starting another run."""
     states = BLOCKED_BY[name]
     waiting = [one for one in runs if one["state"] in states and _begins(one) > time.time()]
     if not waiting:
@@ -339,7 +339,7 @@ def _blocked(name: str, runs: Collection[Json], result: CheckResult) -> DoctorFi
 
 
 def _begins(run: Mapping[str, Json]) -> float:
-    """Return when Airflow may start the run, in seconds since 1970: both dates must be past."""
+    """Return when Airflow may start the run, in seconds since 1970: after both of its dates."""
     dates = [run[name] for name in ("run_after", "logical_date") if run.get(name)]
     return max((datetime.fromisoformat(one).timestamp() for one in dates), default=0.0)
 
@@ -354,10 +354,11 @@ def _clocks(api: Api) -> DoctorFinding:
 
 
 def _watchers(api: Api, cluster: str, changed: Mapping[str, float]) -> Iterator[DoctorFinding]:
-    """Airflow gives a watcher its trigger once a DAG that follows the asset is on; a triggerer then runs it.
+    """Yield a finding for each watcher of ZooKeeper.
 
-    The API does not tell whether the trigger runs now. But the trigger reports each change in ZooKeeper, including
-    changes during its downtime.
+    Airflow gives a watcher its trigger once a DAG that follows the asset is on. Then a triggerer runs the trigger. The
+    API does not tell whether the trigger runs now, but the trigger reports each change in ZooKeeper, also changes
+    during its downtime.
     """
     for scope in ("topics", "fleet"):
         name = f"zookeeper_{cluster}_{scope}"
@@ -370,7 +371,7 @@ def _watchers(api: Api, cluster: str, changed: Mapping[str, float]) -> Iterator[
         last = (assets[0].get("last_asset_event") or {}).get("timestamp")
         told_at = datetime.fromisoformat(last).timestamp() if last else 0.0
         at, now = changed.get(scope, 0.0), time.time()
-        known = last or now - at < DAY_S  # Airflow may have cleaned old events away
+        known = last or now - at < DAY_S  # otherwise Airflow may have deleted old events
         if known and told_at < at - SKEW_S and now - at > TOLD_WITHIN_S:
             yield DoctorFinding(
                 check,
@@ -386,7 +387,7 @@ def _watchers(api: Api, cluster: str, changed: Mapping[str, float]) -> Iterator[
 
 
 def _pools(api: Api, found: Mapping[str, Json]) -> Iterator[DoctorFinding]:
-    """Airflow never runs a task whose pool is missing."""
+    """Yield findings about pools: Airflow never runs a task whose pool is missing."""
     pools: dict[str, str] = {}
     for name, dag in found.items():
         for task in api.get(f"/dags/{quote(dag['dag_id'], safe='')}/tasks")["tasks"]:
@@ -428,7 +429,7 @@ def _connections(api: Api) -> Iterator[DoctorFinding]:
 
 
 def _settings(api: Api) -> Iterator[DoctorFinding]:
-    """Check the settings listed in docs/operations.md, Airflow's own settings."""
+    """Check the settings of Airflow that docs/operations.md lists."""
     try:
         sections = api.get("/config")["sections"]
     except NoAccess:
@@ -445,7 +446,7 @@ def _settings(api: Api) -> Iterator[DoctorFinding]:
             if place in given and not quick(given[place]):
                 slow.append((place, better))
         except ValueError:
-            continue  # a hidden value
+            continue  # the API hides the value
     for (section, key), better in slow:
         says = f"[{section}] {key} is {given[section, key]}: transitions take longer"
         yield DoctorFinding(f"Airflow setting {key}", CheckResult.WARNING, says, f"set it to {better}")

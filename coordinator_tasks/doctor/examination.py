@@ -1,7 +1,7 @@
 """All checks of one side.
 
-Read-only, except for a node of ZooKeeper that tells the server's time and is removed at once, and for the registration
-of a transactional id of Kafka, where the fence is transactional.
+The checks only read, with two exceptions: they create a node in ZooKeeper to learn the server's time, and delete it at
+once; and if the fence is transactional, they register a transactional id in Kafka.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ OLDEST = {"pyspark": "4.2", "pyspark-client": "4.2", "apache-airflow": "3.2"}
 
 
 def examine(settings: Settings, side: Side, topics: Mapping[str, str] | None = None) -> Iterator[DoctorFinding]:
-    """Yield all checks of a side; `topics`: topic → group, besides the managed topics."""
+    """Yield the findings of all checks of a side. `topics`: topic → group, in addition to the managed topics."""
     yield DoctorFinding("settings", CheckResult.OK, f"cluster {settings.cluster}, examined as {side}")
     yield from _clients(installed())
     yield _java()
@@ -55,9 +55,7 @@ def examine(settings: Settings, side: Side, topics: Mapping[str, str] | None = N
 
 
 def airflow_site(settings: Settings) -> ClusterFacts:
-    """Return ZooKeeper's facts for the checks of Airflow. Unreadable nodes are left out: the checks of ZooKeeper report
-    them.
-    """
+    """Return ZooKeeper's facts for the checks of Airflow. Other checks report unreadable nodes."""
     needed = ["approve_plan"] if settings.budget.is_set else []
     try:
         zk = connect_zookeeper(settings)
@@ -65,7 +63,7 @@ def airflow_site(settings: Settings) -> ClusterFacts:
         return ClusterFacts(needed)
     paths = Paths(settings.cluster)
     try:
-        # `approve_plan` is for the site's budget, `autoscale` for fleets with limits of growth.
+        # A site with a budget needs `approve_plan`. A fleet with limits of growth needs `autoscale`.
         grows = ["autoscale"] if children(zk, paths.growths) else []
         return ClusterFacts([*needed, *grows], zookeeper.changed_at(zk, paths))
     except CoordinatorError:
@@ -92,7 +90,7 @@ def _clients(found: Installed) -> Iterator[DoctorFinding]:
 
 
 def _number(version: str) -> tuple[int, ...]:
-    """Return the first two parts of a version; a part that is no number counts as 0."""
+    """Return the first two parts of a version. A part that is not a number counts as 0."""
     parts = [*version.split("."), "0"][:2]
     return tuple(int(part) if part.isdecimal() else 0 for part in parts)
 

@@ -1,4 +1,4 @@
-"""Findings of an examination, one per check."""
+"""The findings of `doctor`, one for each check."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from coordinator_tasks.core.errors import CoordinatorError
 
 
 class CheckResult(StrEnum):
-    """`WARNING`: everything works, but an account has more rights than necessary, or a part is slow."""
+    """The result of a check. `WARNING`: everything works, but an account has unnecessary rights, or a part is slow."""
 
     OK = "ok"
     WARNING = "warning"
@@ -18,7 +18,7 @@ class CheckResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """One check: the finding as a sentence, and the remedy (empty = nothing to do)."""
+    """One check: the finding as a sentence, and the remedy; empty if nothing is to be done."""
 
     check: str
     result: CheckResult
@@ -27,14 +27,14 @@ class DoctorFinding:
 
 
 def broken(check: str, error: CoordinatorError, result: CheckResult = CheckResult.FAILED) -> DoctorFinding:
-    """Return the finding of a failed check. The text of an error ends with the remedy."""
+    """Return the finding of a check that has failed. The text of the error ends with the remedy."""
     says, _, mend = str(error).rpartition("; ")
     page = f"see {error.code} in docs/errors.md"
     return DoctorFinding(check, result, says or mend, f"{mend} ({page})" if says else page)
 
 
 def servers(check: str, versions: Mapping[str, str]) -> DoctorFinding:
-    """Return each version once, with servers if versions differ; a server that is down reports no version."""
+    """Return each version once, with its servers if versions differ. A server that is down has no version."""
     places: dict[str, list[str]] = {}
     for server, version in versions.items():
         places.setdefault(version, []).append(server)
@@ -49,5 +49,5 @@ def servers(check: str, versions: Mapping[str, str]) -> DoctorFinding:
 
 
 def failed(findings: Sequence[DoctorFinding]) -> bool:
-    """Whether something is missing."""
+    """Return whether a check has failed."""
     return any(one.result is CheckResult.FAILED for one in findings)

@@ -1,4 +1,4 @@
-"""Kafka's part: the brokers, each single right, foreign members of groups, and how long offsets are kept."""
+"""The checks of Kafka: brokers, each single right, foreign members of our groups, and how long offsets are kept."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -25,9 +25,7 @@ def examine(
     *,
     known: bool = True,
 ) -> Iterator[DoctorFinding]:
-    """Yield findings about the brokers, each right on each topic and group, the groups themselves, and expiring
-    offsets.
-    """
+    """Yield findings about the brokers, each right on each topic and group, the groups, and offsets that expire."""
     try:
         rights = KafkaRights(settings.kafka, settings.answer_timeout_s)
         brokers = rights.brokers()
@@ -63,11 +61,11 @@ def examine(
 
 
 def _recreated(rights: KafkaRights, topic: str, managed: str) -> Iterator[DoctorFinding]:
-    """Yield a finding for a recreated topic: the partitions are stopped, because the stored id differs."""
+    """Yield a finding if the topic was recreated: its id is not the stored id, so its partitions do not run."""
     try:
         found = rights.topic_id(topic)
     except Refused:
-        return  # the right to describe the topic is a separate check
+        return  # another check is about the right to describe the topic
     except CoordinatorError as error:
         yield broken(f"topic {topic}", error)
         return
@@ -98,14 +96,15 @@ def _rights(settings: Settings, side: Side, rights: KafkaRights, topic: str, gro
 
 
 def _groups(settings: Settings, groups: Sequence[str]) -> Iterator[DoctorFinding]:
-    """Yield members of our groups: with any subscriber, Kafka refuses the commits of `assign()` consumers."""
+    """Yield members of our groups. While a group has a subscriber, Kafka refuses the commits of `assign()` consumers.
+    """
     admin = ConfluentKafkaAdmin(settings.kafka, settings.answer_timeout_s)
     for group in groups:
         check = f"Kafka: members of group {group}"
         try:
             members = admin.group_members(group)
         except Refused:
-            continue  # the right to describe the group is a separate check
+            continue  # another check is about the right to describe the group
         except CoordinatorError as error:
             yield broken(check, error)
             continue
@@ -117,7 +116,7 @@ def _groups(settings: Settings, groups: Sequence[str]) -> Iterator[DoctorFinding
 
 
 def _retention(rights: KafkaRights, idle: Mapping[str, float]) -> Iterator[DoctorFinding]:
-    """Owners commit idle partitions again each hour; without consumers offsets expire."""
+    """Yield findings about the retention of offsets. Owners commit hourly, so offsets expire only without consumers."""
     check = "Kafka: expiry of offsets"
     problems: dict[str, CoordinatorError] = {}
     try:
@@ -137,7 +136,7 @@ def _retention(rights: KafkaRights, idle: Mapping[str, float]) -> Iterator[Docto
 
 
 def _idle(kept_s: float, idle: Mapping[str, float]) -> Iterator[DoctorFinding]:
-    """Yield the topics without a consumer whose offsets have expired, or will soon."""
+    """Yield the topics without a consumer whose offsets have expired or will expire soon."""
     late = {topic: kept_s - for_s for topic, for_s in idle.items() if for_s > kept_s / 2}
     if not late:
         return
@@ -171,7 +170,7 @@ def _kept(check: str, kept_s: float) -> DoctorFinding:
 
 
 def principal(kafka: Mapping[str, str]) -> str:
-    """Our principal at Kafka's brokers, according to the settings; broker rules may map a certificate's name."""
+    """Return our principal by the settings. The brokers' rules may map a certificate's name to another principal."""
     protocol = kafka.get("security.protocol", "").upper()
     if protocol.startswith("SASL"):
         return f"User:{kafka.get('sasl.username', 'NAME')}"

@@ -1,4 +1,4 @@
-"""ZooKeeper's part: folders, access lists, the session, the sizes of nodes and requests, and clocks."""
+"""The checks of ZooKeeper: folders, access lists, the session, sizes of nodes and requests, and clocks."""
 
 import math
 import time
@@ -27,11 +27,11 @@ from coordinator_tasks.wiring import check_folders
 
 CLOCKS_S = 1.0
 WRITTEN_LATE_S = 10.0
-"""Seconds between the look behind a history record and the record's write: the time to ask all consumers."""
+"""Seconds from an observation to the write of the history record: the time for asking all consumers."""
 JUTE_BYTES = 1024 * 1024 - 1
 """The default of `jute.maxbuffer`."""
 ROOMY = 0.7
-"""Share of the largest request that a node may take: a transaction writes other nodes too."""
+"""Share of the largest request that one node may take, because a transaction also writes other nodes."""
 _SHOWN = 3
 _TLS = "status_certificate and status_key"
 _MOST_HISTORIES = 200
@@ -39,7 +39,7 @@ _MOST_CHARS = 80
 
 
 def account(settings: Settings) -> str:
-    """Which accounts may write the nodes, according to the settings."""
+    """Return, in words, which accounts may write the nodes by the settings."""
     access = settings.zookeeper_access
     if not access.closes_nodes:
         return "nodes are open"
@@ -47,7 +47,10 @@ def account(settings: Settings) -> str:
 
 
 def examine(settings: Settings, side: Side, zk: KazooZooKeeper) -> Iterator[DoctorFinding]:
-    """The folders, the session and, as coordinator, every node and the clocks. Raises `CoordinatorError`."""
+    """Yield findings about folders and session; for the coordinator also about every node and the clocks.
+
+    Raises `CoordinatorError`.
+    """
     paths = Paths(settings.cluster)
     if not settings.zookeeper_access.closes_nodes:
         yield DoctorFinding(
@@ -91,10 +94,9 @@ def _session(settings: Settings, zk: KazooZooKeeper) -> DoctorFinding:
 def _sizes(
     zk: KazooZooKeeper, paths: Paths, side: Side, takes: Callable[[int], Mapping[str, str]]
 ) -> Iterator[DoctorFinding]:
-    """Yield the largest growing node, and whether each server accepts a request large enough for writing the node.
+    """Yield the largest node of those that grow, and whether each server accepts a request large enough to write it.
 
-    `takes`: server → whether the server accepts a request of the given bytes. A server that does not accept closes the
-    sender's connection.
+    `takes`: server → whether it accepts a request of this number of bytes. A refusal closes the connection.
     """
     grow = (paths.assignments, paths.states, paths.configs, paths.fleets, paths.upgrades, paths.growths)
     folders = grow[:1] if side is Side.CONSUMER else grow
@@ -144,7 +146,7 @@ def _nodes(settings: Settings, zk: KazooZooKeeper, paths: Paths) -> Iterator[Doc
 
 
 def _clocks(zk: KazooZooKeeper, paths: Paths) -> DoctorFinding:
-    """Compare clocks by the server's time stamp of a new node."""
+    """Compare our clock with the server's time stamp on a new node."""
     zk.ensure(paths.base)
     path = f"{paths.base}/doctor-{zk.session_id:x}"
     before = time.time()
@@ -163,12 +165,12 @@ def _clocks(zk: KazooZooKeeper, paths: Paths) -> DoctorFinding:
 
 
 def _consumers_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[DoctorFinding]:
-    """Compare clocks by each consumer's last registration: the claim has the consumer's time, the node has ZooKeeper's."""
+    """Compare clocks by each consumer's last registration: the claim has the consumer's time, the node ZooKeeper's."""
     names = [name for name in children(zk, paths.members) if is_consumer(name)]
     members = find_many(zk, {name: paths.member(name) for name in names}, {})
     apart: dict[str, float] = {}
     for name, node in find_many(zk, {name: paths.id(name) for name in members}, {}).items():
-        with suppress(Malformed):  # `status` reports it
+        with suppress(Malformed):  # `status` reports the unreadable node
             claim = decode_claim(paths.id(name), node.data, name, node.stat.version)
             if claim.registrations:
                 apart[name] = claim.registrations[-1] - members[name].stat.created_at
@@ -189,7 +191,7 @@ def _consumers_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[DoctorFindin
 
 
 def _plain_interfaces(settings: Settings, zk: KazooZooKeeper, paths: Paths) -> Iterator[DoctorFinding]:
-    """Yield consumers with plain http although the site has an authority for their interfaces."""
+    """Yield consumers with plain http, if the site has an authority for the consumers' interfaces."""
     if not settings.status_ca:
         return
     check = "consumers' TLS"
@@ -213,18 +215,18 @@ def _plain_consumers(zk: KazooZooKeeper, paths: Paths) -> list[str]:
     names = [name for name in children(zk, paths.members) if is_consumer(name)]
     found = []
     for name, node in find_many(zk, {name: paths.member(name) for name in names}, {}).items():
-        with suppress(Malformed):  # `status` reports it
+        with suppress(Malformed):  # `status` reports the unreadable node
             if is_plain(decode_member(paths.member(name), node.data, node.stat.created_at).address):
                 found.append(name)
     return sorted(found)
 
 
 def _fleets(zk: KazooZooKeeper, paths: Paths) -> Iterator[DoctorFinding]:
-    """Yield whether each fleet has separate topics."""
+    """Yield a finding for each fleet: whether it shares topics with another fleet."""
     found = []
     nodes = find_many(zk, {app: paths.fleet(app) for app in filter(is_app, children(zk, paths.fleets))}, {})
     for app, node in nodes.items():
-        with suppress(Malformed):  # `fleet` reports it
+        with suppress(Malformed):  # `fleet` reports the unreadable node
             found.append(decode_fleet(paths.fleet(app), node.data, app, node.stat.version))
     wrong = list(conflicts(found, children(zk, paths.configs)).values())
     check = "fleets' topics"
@@ -242,20 +244,20 @@ def _fleets(zk: KazooZooKeeper, paths: Paths) -> Iterator[DoctorFinding]:
 
 
 def _coordinators_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[DoctorFinding]:
-    """Compare the clocks of planning hosts (Airflow's workers, or the plain loop's) by each topic's newest history
-    record.
+    """Compare the clocks of hosts that plan (Airflow's workers, or the plain loop's host) by each topic's newest
+    history record.
 
-    A record has the planner's time of the look, and its node has ZooKeeper's time.
+    The record has the planner's time of the observation. Its node has ZooKeeper's time of the write.
     """
     topics = [name for name in children(zk, paths.histories) if is_topic(name)][:_MOST_HISTORIES]
     newest: dict[str, str] = {}
     for topic in topics:
-        with suppress(NoAccess):  # the check of the access lists reports it
+        with suppress(NoAccess):  # the check of the access lists reports the missing right
             newest[topic] = max(numbered(zk, paths.history(topic)), default="")
     wanted = {topic: f"{paths.history(topic)}/{name}" for topic, name in newest.items() if name}
     apart: dict[str, float] = {}
     for topic, node in find_many(zk, wanted, {}).items():
-        with suppress(Malformed):  # `history` reports it
+        with suppress(Malformed):  # `history` reports the unreadable node
             record = decode_record(wanted[topic], node.data, int(newest[topic]))
             one = record.actor.run or record.actor.who or record.actor.kind
             who = f"{one[:_MOST_CHARS]!r}, who was the last to change {topic},"
@@ -276,9 +278,9 @@ def _off(seconds: float) -> str:
 
 
 def changed_at(zk: KazooZooKeeper, paths: Paths) -> dict[str, float]:
-    """Asset of Airflow's watcher → last write of a watched node, by ZooKeeper's clock.
+    """Return asset of Airflow's watcher → when a watched node was last written, by ZooKeeper's clock.
 
-    Deleted nodes have no time, so the result is never later than the last change.
+    A deletion leaves no time, so the last change may be later than the result.
     """
     folders = {"topics": (paths.configs, paths.directives), "fleet": (paths.fleets,)}
     found = {}
@@ -291,20 +293,18 @@ def changed_at(zk: KazooZooKeeper, paths: Paths) -> dict[str, float]:
 
 
 def idle_for(zk: KazooZooKeeper, paths: Paths) -> dict[str, float]:
-    """Managed topic without any owner → seconds without an owner, at least. Unreadable topics are left out."""
+    """Return managed topic without any owner → for how many seconds at least. Unreadable topics are left out."""
     paths_of = {name: paths.topic(name) for name in children(zk, paths.assignments) if is_topic(name)}
     found, now = {}, time.time()
     for name, node in find_many(zk, paths_of, {}).items():
-        with suppress(Malformed):  # `topics` reports it
+        with suppress(Malformed):  # `topics` reports the unreadable node
             if node.data and not (one := decode_node(paths_of[name], node.data)).assignments and not one.removed:
                 found[name] = max(0.0, now - node.stat.modified_at)
     return found
 
 
 def managed(zk: KazooZooKeeper, paths: Paths, side: Side) -> dict[str, TopicConfig | TopicNode]:
-    """Stored configuration or node of each managed topic, from nodes that this side may read. Unreadable topics are
-    left out.
-    """
+    """Return topic → its configuration or its node, whichever this side may read. Unreadable topics are left out."""
     found: dict[str, TopicConfig | TopicNode] = {}
     folder = paths.configs if side is Side.COORDINATOR else paths.assignments
     paths_of = {name: f"{folder}/{name}" for name in children(zk, folder) if is_topic(name)}
@@ -315,7 +315,7 @@ def managed(zk: KazooZooKeeper, paths: Paths, side: Side) -> dict[str, TopicConf
         try:
             one = decode(f"{folder}/{name}", node.data)
         except Malformed:
-            continue  # `topics` reports it
+            continue  # `topics` reports the unreadable node
         if not one.removed:
             found[name] = one
     return found
