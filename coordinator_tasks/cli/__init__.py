@@ -1,9 +1,9 @@
 """The coordinator for a person at a terminal: `python -m coordinator_tasks`, or the installed `coordinator`.
 
-It makes the same service calls as Airflow, with the settings of `coordinator_tasks.settings`. Every error is one line:
-code, problem, reason and remedy. Exit codes: 0 done; 1 a topic is held, left out or has partitions without an owner, a
-person must look; 2 the request or the settings are wrong; 3 a neighbour does not answer; 4 stored data is unreadable; 5
-a concurrent change, repeat; 130 interrupted; 141 the output has no reader.
+The commands make the same service calls as Airflow, with the settings of `coordinator_tasks.settings`. Every error is
+one line: code, problem, reason and remedy. Exit codes: 0 done; 1 a person must look, because a topic is held, left out
+or has partitions without an owner; 2 the request or the settings are wrong; 3 a server does not answer; 4 stored data
+is unreadable; 5 a concurrent change, so repeat the command; 130 interrupted; 141 the output has no reader.
 """
 
 import logging
@@ -38,13 +38,13 @@ from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed
 EXITS: Mapping[type[CoordinatorError], int] = {Refused: 2, Unavailable: 3, Malformed: 4, LookAgain: 5}
 
 USAGE_CODE, USAGE_EXIT = "KPC-002", 2
-"""For a wrong command line: the only error outside `CoordinatorError`."""
+"""Code and exit code of a wrong command line, the only error that is no `CoordinatorError`."""
 INTERRUPTED_EXIT, UNREAD_EXIT = 130, 141
-"""As in a shell: ended by SIGINT; ended by SIGPIPE."""
+"""As in a shell: ended by SIGINT, and ended by SIGPIPE."""
 
 
 class Spelled(TyperGroup):
-    """Also accepts the name of a command's form in Airflow, with `_` in place of `-`."""
+    """Commands that also accept the name of their form in Airflow, with `_` in place of `-`."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         return super().get_command(ctx, cmd_name) or super().get_command(ctx, cmd_name.replace("_", "-"))
@@ -58,7 +58,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 MISTYPED: Any = next(kind for kind in reversed(typer.BadParameter.__mro__) if hasattr(kind, "format_message"))
-"""typer's error for a wrong command line: its common base has another name and place in each version of typer."""
+"""typer's error for a wrong command line. Its base class has another name and module in each version of typer."""
 
 for part in (topics, rebalances, snapshots, state_files, consumers, audits, rights, metrics, version):
     app.add_typer(part.commands)
@@ -87,14 +87,15 @@ def main(arguments: Sequence[str] | None = None, opener: Opener | None = None) -
 
 
 def _open_closed_streams() -> None:
-    """Open streams that were closed at the start: prints would otherwise go to standard output."""
+    """Open standard streams that were closed at the start. Without standard error, prints to it reach standard output.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - until the process ends
 
 
 def _run(arguments: Sequence[str] | None, opener: Opener | None) -> int:
-    """Run one command; returns its exit code."""
+    """Run one command. Return the exit code."""
     try:
         code: object = app(args=arguments, obj=opener, standalone_mode=False)
     except CoordinatorError as error:
@@ -111,7 +112,7 @@ def _run(arguments: Sequence[str] | None, opener: Opener | None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED_EXIT
     except SystemExit as ended:
-        # typer ends a command with a satisfied reader, such as head, with the code of a held topic.
+        # If the reader of the output (such as head) has enough, typer would exit with the code of a held topic.
         if isinstance(ended.__context__, BrokenPipeError):
             return UNREAD_EXIT
         raise
@@ -125,7 +126,7 @@ def _say(text: str) -> None:
 
 
 def _flush(stream: TextIO) -> None:
-    """Flush before the interpreter exits, which would report a closed pipe and change the exit code."""
+    """Flush now. At its exit the interpreter would report a closed pipe and change the exit code."""
     try:
         stream.flush()
     except BrokenPipeError:
@@ -133,4 +134,4 @@ def _flush(stream: TextIO) -> None:
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
     except OSError:
-        pass  # such as a full disk: the interpreter's end reports it
+        pass  # such as a full disk, which the interpreter reports at its exit

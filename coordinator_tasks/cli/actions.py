@@ -1,4 +1,4 @@
-"""The actions as commands: parameters become arguments and options."""
+"""The actions as commands. Their parameters become arguments and options."""
 
 import inspect
 import sys
@@ -27,7 +27,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 
 
 def add(commands: typer.Typer, action: Action, panel: str = "") -> None:
-    """Add the action's command, under the last of its words; `panel`: its place in `--help`."""
+    """Add the action's command, named by the last of its words. `panel`: the heading in `--help`."""
     asked = {one.name: one.option for one in action.parameters if one.option is not None}
     # Help lists required parameters first.
     options = dict(sorted(asked.items(), key=lambda item: item[1].default is not REQUIRED))
@@ -72,7 +72,7 @@ def add(commands: typer.Typer, action: Action, panel: str = "") -> None:
 
 
 def _ask(action: Action, c: Coordinator, given: Given, command: str) -> None:
-    """Raise `Abort` if a person at a terminal declines, and `Refused` for a script without --yes."""
+    """Raise `Abort` if a person at a terminal declines, and `Refused` if a script lacks --yes."""
     check_names(given)
     lines = [*action.before(c, given), *action.preview(c, given).lines]
     if not sys.stdin.isatty():
@@ -98,7 +98,7 @@ def _parameter(name: str, option: CommandOption) -> inspect.Parameter:
 
 
 def _given(why: str) -> str:
-    """Raises `Refused` for a blank reason."""
+    """Return the reason. Raises `Refused` if it is blank."""
     if not why.strip():
         raise Refused("--why is empty; give the reason in a few words")
     return why

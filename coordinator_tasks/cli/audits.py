@@ -1,4 +1,4 @@
-"""The ownership audit as a command."""
+"""The command for the audit of ownership."""
 
 from collections.abc import Iterable
 from typing import Annotated
@@ -49,7 +49,7 @@ def audit(
 
 
 def _text(found: Audit) -> str:
-    if not found.between_s and not found.findings:  # there was no topic to look at again
+    if not found.between_s and not found.findings:  # there was no topic that needed a second look
         none = "no topic is managed, or it is removed, so there is nothing to audit"
         return "no topic could be audited" if found.problems else none
     who = _committers(found)

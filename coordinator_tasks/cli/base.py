@@ -1,4 +1,4 @@
-"""Shared by all commands: arguments and options, the coordinator, the output."""
+"""Parts that all commands share: arguments and options, the coordinator, the output."""
 
 import logging
 import os
@@ -33,7 +33,7 @@ from coordinator_tasks.wiring import Settings, open_coordinator, settings_from_e
 
 HELD_EXIT = 1
 LOOK, RUN = "Look: nothing is changed", "Run the coordinator"
-"""Panels of `--help` for commands without an action."""
+"""Headings in `--help` for commands that are no actions."""
 Opener = Callable[[], AbstractContextManager[Coordinator]]
 
 Topic = Annotated[str, typer.Argument(help="A topic of Kafka.", show_default=False)]
@@ -54,7 +54,8 @@ Output = Annotated[Format, typer.Option("--output", "-o", help="Output format.")
 
 @contextmanager
 def opened(context: typer.Context, within_s: float = inf) -> Iterator[Coordinator]:
-    """Yield the coordinator for a command; servers have at most `within_s` to answer, or less by the settings."""
+    """Yield the coordinator for a command. Servers have at most `within_s` to answer, or less if the settings say so.
+    """
     opener: Opener = context.obj or partial(_from_environment, within_s)
     with waiting.shown(context.info_name or ""), opener() as coordinator, logs.about(cluster=coordinator.paths.cluster):
         yield coordinator
@@ -68,24 +69,24 @@ def _from_environment(within_s: float) -> AbstractContextManager[Coordinator]:
 
 
 def given_settings() -> Settings:
-    """The settings of the environment; raises `Refused`."""
+    """Return the settings in the environment. Raises `Refused`."""
     if not {"COORDINATOR_SETTINGS", CONTENT_VARIABLE, "COORDINATOR_CLUSTER"} & os.environ.keys():
         raise BadSettings(
             "no settings are given, so no cluster is known; name a settings file in COORDINATOR_SETTINGS, or set "
             "COORDINATOR_CLUSTER, COORDINATOR_ZOOKEEPER and COORDINATOR_KAFKA_BOOTSTRAP_SERVERS"
         )
     settings = settings_from_environment()
-    # librdkafka's own messages are in our line as well.
+    # librdkafka's own messages also appear in our error.
     return replace(settings, kafka={"log_level": "2", **settings.kafka})
 
 
 def how_of(how: Format, as_json: bool) -> Format:
-    """`--json` is short for `--output json`."""
+    """Return the format: `--json` is short for `--output json`."""
     return Format.JSON if as_json else how
 
 
 def listed(found: object, how: Format, render: show.Render, rows: show.Rows | None = None) -> None:
-    """Print a list; `rows` are for CSV if a person's view is not a table."""
+    """Print a list. `rows`: the rows for CSV, if the view for a person is not a table."""
     waiting.stop()
     if how is Format.JSON:
         print(show.as_json(found))
@@ -97,20 +98,20 @@ def listed(found: object, how: Format, render: show.Render, rows: show.Rows | No
 
 
 def actor(by: str = "") -> Actor:
-    """The actor for the history."""
+    """Return the author for the history."""
     return Actor("command", who=f"{by}, as user {user()}" if by else user())
 
 
 def user() -> str:
-    """Return the operating system's user of the command, independent of the environment."""
+    """Return the operating system's user that runs the command. The environment does not count."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container's user without a name
+    except KeyError:  # a container's user may have no name
         return f"uid {os.getuid()}"
 
 
 def managed(c: Coordinator, names: Sequence[str] | None) -> tuple[str, ...]:
-    """The topics named, or all; raises `NotManaged`."""
+    """Return the named topics, or all topics without names. Raises `NotManaged`."""
     every = transitions.topics(c)
     for name in names or ():
         if name not in every:
@@ -121,10 +122,10 @@ def managed(c: Coordinator, names: Sequence[str] | None) -> tuple[str, ...]:
 def read_file(path: Path, most: int, what: str, refusal: type[Refused]) -> bytes:
     """Return the bytes of a file.
 
-    Raises a `refusal` for anything but a file, such as a folder or pipe, and beyond `most` bytes.
+    Raises `refusal` if the path is not a file (but a folder or pipe), or if the file has more than `most` bytes.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for a writer
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # otherwise a pipe would wait for a writer
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise refusal(f"{path} is no file, but a folder, a pipe or a device; name {what}")
@@ -137,9 +138,9 @@ def read_file(path: Path, most: int, what: str, refusal: type[Refused]) -> bytes
 
 
 def write_new(file: Path, data: bytes, *, private: bool = False) -> None:
-    """Write a file, under its name only once complete and synced to disk; `private`: for this user only.
+    """Write a new file. It gets its name only when it is complete and on disk. `private`: only this user may read it.
 
-    Raises `Refused` if the file exists, or cannot be written.
+    Raises `Refused` if the file exists or cannot be written.
     """
     try:
         _write_new(file, data, 0o600 if private else 0o666)
@@ -153,7 +154,7 @@ def _write_new(file: Path, data: bytes, mode: int) -> None:
     if os.path.lexists(file):
         raise FileExistsError
     scratch = file.with_name(f".new.{os.getpid()}")
-    scratch.unlink(missing_ok=True)  # left by a killed process
+    scratch.unlink(missing_ok=True)  # a killed process may have left this file
     try:
         with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as written:
             written.write(data)
@@ -178,7 +179,7 @@ def exit_if_unowned(
 ) -> None:
     """Print failures, unwell consumers, unread partitions by topic and reason, and problems, on standard error.
 
-    An unread partition is left out if a failure names it. Exit with `HELD_EXIT` if there are any.
+    An unread partition is not printed if a failure names it. If anything was printed, exit with `HELD_EXIT`.
     """
     for text in (*(one.told for one in failures), *unwell):
         print(visible(text), file=sys.stderr)
@@ -192,7 +193,7 @@ def exit_if_unowned(
 
 
 def exit_if_left_out(problems: Sequence[str]) -> None:
-    """Print unreadable parts on standard error; exit with `HELD_EXIT` if there are any."""
+    """Print the unreadable parts on standard error. If there are any, exit with `HELD_EXIT`."""
     for problem in first(problems):
         print(visible(f"left out: {problem}"), file=sys.stderr)
     if problems:

@@ -1,4 +1,4 @@
-"""Commands for the dead letters in a database of pipelines."""
+"""Commands for the dead letters in a database that pipelines write."""
 
 import os
 import subprocess
@@ -116,7 +116,8 @@ def _where(topic: str) -> dict[str, Any]:
 
 
 def _first(cursor: Cursor, limit: int, where: Mapping[str, Any], *, strict: bool = False) -> list[Letter]:
-    """Return the letters of the first `limit` rows. Rows that cannot be read are told; `strict`: the first is raised."""
+    """Return the letters of the first `limit` rows. Unreadable rows are reported; with `strict`, the first is raised.
+    """
     letters, after = list[Letter](), None
     while limit > 0:
         page = table.find(cursor, limit, after, **where)
@@ -133,7 +134,7 @@ def _first(cursor: Cursor, limit: int, where: Mapping[str, Any], *, strict: bool
 
 
 def _letters_of(place: str) -> AbstractContextManager[Cursor | None]:
-    """Return a transaction of the database; `None` without the table of dead letters."""
+    """Return a transaction of the database; `None` if it has no table of dead letters."""
     return table.opened(place if "://" in place else _named(place))
 
 

@@ -1,7 +1,8 @@
-"""The coordinator's metrics for Prometheus, where no Airflow sends them: a look every few seconds, and an HTTP server.
+"""The coordinator's metrics for Prometheus, for sites whose Airflow sends none: an observation every few seconds, and
+an HTTP server.
 
-`/metrics` gives the last look; `/targets` the consumers' own interfaces, for Prometheus' `http_sd_configs`. The
-interface is open on loopback; any other address needs the status token, as a consumer's does.
+`/metrics` gives the last observation. `/targets` lists the consumers' interfaces for Prometheus' `http_sd_configs`. On
+loopback the interface is open. At any other address a request needs the status token, as at a consumer.
 """
 
 import json
@@ -62,14 +63,14 @@ def metrics(
 
 
 def _tokens(context: typer.Context) -> StatusTokens:
-    if context.obj is not None:  # an opener of a test comes without settings
+    if context.obj is not None:  # in tests, an opener without settings is given
         return StatusTokens()
     settings = given_settings()
     return StatusTokens(settings.status_token, settings.status_token_file)
 
 
 class MetricsPage:
-    """The server's answers, replaced by each look."""
+    """The server's answers. Each observation replaces them."""
 
     def __init__(self, cluster: str) -> None:
         self.metrics = metrics_text.exposed(None, cluster, 0.0, 0.0)
@@ -79,7 +80,7 @@ class MetricsPage:
 def keep_looking(
     c: Coordinator, page: MetricsPage, every_s: float, stop: threading.Event, partitions: int = metrics_text.PARTITIONS
 ) -> None:
-    """Look until `stop` is set. A failed look is reported once, and leaves only `coordinator_survey_up` 0."""
+    """Observe until `stop` is set. A failed observation is reported once, and leaves only `coordinator_survey_up` 0."""
     surveyor, problem, looked_at, took_s = Surveyor(c), "", 0.0, 0.0
     while True:
         began_s = c.clock.monotonic()
@@ -101,11 +102,11 @@ def keep_looking(
 
 
 def _targets(found: Survey, *, https_only: bool) -> Iterator[dict[str, object]]:
-    """Each consumer that may run something, in the form of Prometheus' HTTP service discovery.
+    """Yield each consumer that may run partitions, in the form of Prometheus' HTTP service discovery.
 
-    `https_only`: Prometheus would send its token to plain http, or to an interface whose certificate this look has
-    refused, so these are left out; `status` names them. A live isolated consumer is included: only the consumer's own
-    metrics show fenced commits.
+    `https_only`: leave out interfaces with plain http, and interfaces whose certificate this observation has refused,
+    because Prometheus would send its token to them. `status` names them. A live consumer that is isolated is included,
+    because only its own metrics show fenced commits.
     """
     for one in found.consumers:
         address = urlsplit(one.address)
@@ -119,7 +120,7 @@ def _targets(found: Survey, *, https_only: bool) -> Iterator[dict[str, object]]:
 
 @contextmanager
 def serving(page: MetricsPage, listen: str, tokens: StatusTokens) -> Iterator[str]:
-    """Answer for the block; yield the server's URL. Raises `Refused` for an unusable address."""
+    """Serve the page during the block; yield the server's URL. Raises `Refused` if the address cannot be used."""
     address = host_and_port(listen)
     if address is None:
         raise Refused(f"{listen!r} is no address to listen at; write host:port, such as 127.0.0.1:9308")
@@ -156,7 +157,8 @@ class _Handler(BoundedHandler):
         tokens = self.tokens.all()
         host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
         if "Origin" in self.headers or not (tokens or is_loopback(host)):
-            # A page can let its own name point here; without a token we answer to loopback's names only.
+            # A web page can let a name of its own lead to this address. So without a token, only loopback's names get
+            # an answer.
             self.send(HTTPStatus.FORBIDDEN, b'{"error": "web pages get no answer"}')
         elif tokens and not self.brings_one_of(tokens):
             self.send(HTTPStatus.UNAUTHORIZED, b'{"error": "the token is missing or wrong"}')

@@ -1,7 +1,7 @@
-"""A survey of a cluster as metrics: our names for facts of the coordinator, and Burrow's names for the groups.
+"""An observation of a cluster as metrics: the coordinator's facts under our names, the groups under Burrow's names.
 
-Bounded: at most `MAX_TOPICS` topics, `MAX_CONSUMERS` consumers, `MAX_FLEETS` fleets, `MAX_GROUPS` groups and
-the asked number of partitions have series, the first by name. The others are counted in `coordinator_series_left_out`.
+The number of series is limited: only the first `MAX_TOPICS` topics, `MAX_CONSUMERS` consumers, `MAX_FLEETS` fleets,
+`MAX_GROUPS` groups and `partitions` partitions by name have series. `coordinator_series_left_out` counts the others.
 """
 
 from collections import Counter
@@ -19,9 +19,10 @@ _STATUSES = ", ".join(f"{one.value} = {one.name}" for one in LagStatus)
 
 
 def exposed(found: Survey | None, cluster: str, looked_at: float, took_s: float, partitions: int = PARTITIONS) -> bytes:
-    """Return the answer to `/metrics`, with series of so many partitions. `found` None = the last look has failed.
+    """Return the answer to `/metrics`, with series of at most `partitions` partitions. `found`: `None` if the last
+    observation failed.
 
-    `looked_at`: end of the last successful look, in seconds since 1970 (0 = none); `took_s`: its duration.
+    `looked_at`: end of the last successful observation, in seconds since 1970; 0 without one. `took_s`: its duration.
     """
     families, mine = Families(), {"cluster_name": cluster}
     up = float(found is not None)
@@ -181,7 +182,7 @@ def _add_groups(families: Families, mine: dict[str, str], found: Survey, partiti
     _left_out(families, mine, "group", len(every) - MAX_GROUPS)
     for group in every[:MAX_GROUPS]:
         labels = {"cluster": cluster, "consumer_group": group}
-        # A status of a minute ago does not describe the present.
+        # A status that is a minute old does not describe the present.
         status, lag = (None, None) if group in found.unknown else (found.groups[group], totals[group])
         families.gauge("burrow_kafka_consumer_status", said, labels, status or 0)
         families.gauge("burrow_kafka_consumer_lag_total", "Lag of all partitions, in offsets", labels, lag)
@@ -204,7 +205,7 @@ def _add_partition(families: Families, cluster: str, one: PartitionLag) -> None:
     families.gauge("burrow_kafka_consumer_current_offset", "The committed offset", labels, one.offset)
     if one.told:
         return
-    # No other source: the series of each partition come from a single place.
+    # The owner does not report the lag. Otherwise the owner's interface exposes these series, and no other source may.
     labels = {
         "cluster_name": cluster,
         "group": one.group,

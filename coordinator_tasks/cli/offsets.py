@@ -144,7 +144,7 @@ _READ: Mapping[str, Callable[[str], Position]] = {
 
 
 def _topics(given: Sequence[str] | None) -> dict[str, tuple[int, ...]]:
-    """Return topic → partitions of the option --topic; empty = all partitions."""
+    """Return topic → partitions of the option --topic. No partitions means all partitions."""
     found: dict[str, tuple[int, ...]] = {}
     for one in given or ():
         topic, colon, listed = one.partition(":")

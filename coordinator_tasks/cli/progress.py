@@ -1,4 +1,4 @@
-"""Shows on a terminal that a command works, and for how long, after a second."""
+"""A line on a terminal that shows, after a second, that a command works and for how long."""
 
 import sys
 import threading
@@ -13,7 +13,7 @@ _CLEAR = "\r\x1b[K"
 
 
 class ProgressLine:
-    """One line on standard error, removed before the result; nothing without a terminal."""
+    """One line on standard error. It is removed before the result is printed. Without a terminal, nothing is shown."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
@@ -23,7 +23,7 @@ class ProgressLine:
 
     @contextmanager
     def shown(self, text: str) -> Iterator[None]:
-        """Show the text from `AFTER_S` on, until the block or `stop` ends it."""
+        """Show the text after `AFTER_S`, until the block or `stop` ends."""
         self.start(text)
         try:
             yield
@@ -31,7 +31,7 @@ class ProgressLine:
             self.stop()
 
     def start(self, text: str) -> None:
-        """Show the text from `AFTER_S` on, until `stop`."""
+        """Show the text after `AFTER_S`, until `stop`."""
         stream = self._stream or sys.stderr
         if not stream.isatty():
             return
@@ -43,7 +43,7 @@ class ProgressLine:
         self._text = text
 
     def stop(self) -> None:
-        """Clear the line, before anything else is printed."""
+        """Remove the line, before any other output."""
         if self._stop is not None and self._thread is not None:
             self._stop.set()
             self._thread.join()
@@ -62,4 +62,4 @@ class ProgressLine:
 
 
 waiting = ProgressLine()
-"""Of this process: a command runs alone."""
+"""The line of this process, which runs one command."""

@@ -1,4 +1,4 @@
-"""Commands for rebalances: plan, explain, perform, and look back."""
+"""Commands for rebalances: plan, explain, perform, and show past rebalances."""
 
 import logging
 import signal
@@ -38,9 +38,9 @@ from coordinator_tasks.signals import stopped_by
 from coordinator_tasks.tables import visible
 
 commands = typer.Typer()
-MAX_LIMIT = 1_000_000  # rebalances or requests of a look back
+MAX_LIMIT = 1_000_000  # maximum rebalances or actions shown
 STEP_LEVEL = logging.WARNING
-"""Commands log no lower level; a step of the loop is the purpose of `run`."""
+"""Commands log nothing below this level. `run` logs its steps at this level, because they are its purpose."""
 log = logging.getLogger(__name__)
 ACTIONS_HELP = "Show the actions of persons instead: person, action, reason, former value."
 

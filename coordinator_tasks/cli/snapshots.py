@@ -1,4 +1,4 @@
-"""Commands for a cluster in a file: take a snapshot, and try changes on it, without any server."""
+"""Commands for a cluster in a file: take a snapshot, and try changes on it without any server."""
 
 from collections.abc import Mapping, Sequence
 from math import isfinite, nan
@@ -137,7 +137,7 @@ def _growing(step: str, value: str) -> Growing:
 
 
 def _figure(step: str, name: str, text: str) -> float:
-    """Return a number; an `int` for counts."""
+    """Return a number: an `int` if the field is a count."""
     try:
         found = float(text)
     except ValueError:

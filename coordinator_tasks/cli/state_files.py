@@ -1,4 +1,4 @@
-"""Commands for the coordinator's whole state in a file: back it up, and move it to another ZooKeeper."""
+"""Commands for the coordinator's whole state in a file: back the state up, or move it to another ZooKeeper."""
 
 import os
 import stat
@@ -105,7 +105,8 @@ def export_history(
 
 
 def _append(c: Coordinator, file: Path, topics: Sequence[str], problems: list[str]) -> int:
-    """Append the missing records, and return their number. A line that a killed export has cut off is replaced."""
+    """Append the missing records. Return how many. If a killed export has cut the last line off, the line is replaced.
+    """
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "r+b") as opened_file:
@@ -182,7 +183,7 @@ def _exported(about: Mapping[str, Any]) -> str:
 
 
 def _contents(about: Mapping[str, Any]) -> str:
-    """`2 topics, 1 fleet and 310 other nodes`."""
+    """Return a text such as `2 topics, 1 fleet and 310 other nodes`."""
     topics, fleets = about["of config"], about["of fleet"]
     rest = about["nodes"] - topics - fleets
     return f"{counted(topics, 'topic')}, {counted(fleets, 'fleet')} and {counted(rest, 'other node')}"

@@ -25,7 +25,7 @@ from coordinator_tasks.tables import visible
 
 commands = typer.Typer()
 LOOK_S = 3.0
-"""A person waits: Kafka gets no more of the settings' time to answer."""
+"""Seconds that Kafka has for its answer, even if the settings allow more: a person waits."""
 
 
 @commands.command(rich_help_panel=LOOK)
