@@ -1,3 +1,3 @@
-"""A central coordinator that assigns Kafka partitions to consumers."""
+"""A central coordinator that decides which consumer reads which Kafka partition."""
 
 __version__ = "0.3.0"

@@ -1,6 +1,6 @@
-"""Checks the addresses of ZooKeeper and Kafka, and normalizes the spelling.
+"""Checks of the addresses of ZooKeeper and Kafka, in a normalized spelling.
 
-The errors do not show the address, which may hold a password.
+No error shows the address, because it may contain a password.
 """
 
 import re
@@ -13,14 +13,14 @@ MAX_SERVERS = 100
 _ZOOKEEPER = "set `zookeeper` (COORDINATOR_ZOOKEEPER) to host:port,host:port/folder"
 _KAFKA = "set `kafka`'s bootstrap.servers (COORDINATOR_KAFKA_BOOTSTRAP_SERVERS) to host:port,host:port"
 _PROTOCOL = re.compile(r"(?:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://", re.IGNORECASE)
-"""librdkafka takes these protocols before a broker."""
+"""The protocols that librdkafka accepts before a broker's address."""
 _SERVER = re.compile(r"(?:\[[0-9A-Fa-f:.]+(?:%[\w.-]+)?\]|(?P<host>[^\s\[\]@/?#%:\\]+))(?::(?P<port>[0-9]{1,5}))?")
 _NO_FOLDER = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff%?#\\]")
-"""Characters that ZooKeeper refuses in a path, or with a meaning in the address of a page."""
+"""Characters that ZooKeeper refuses in a path, or that have a meaning in the URL of a page."""
 
 
 def zookeeper_address(text: str) -> str:
-    """Return `host:port,host:port[/folder]` without spaces and without a final slash; raises `BadSettings`."""
+    """Return `host:port,host:port[/folder]`, without spaces and without a slash at the end; raises `BadSettings`."""
     if "://" in text:
         raise BadSettings(f"the ZooKeeper address begins with the scheme of a URI; {_ZOOKEEPER}, without it")
     hosts, _, folder = text.strip().partition("/")
@@ -41,7 +41,7 @@ def zookeeper_address(text: str) -> str:
 
 
 def kafka_address(text: str) -> str:
-    """Return `host:port,host:port`, each after a given protocol, without spaces; raises `BadSettings`."""
+    """Return `host:port,host:port`, each with its protocol if given, without spaces; raises `BadSettings`."""
     return _servers(text, "Kafka", _KAFKA, _PROTOCOL)
 
 

@@ -1,7 +1,7 @@
-"""Permitted launches of fleets: a list of the site, read on the launching host and never from ZooKeeper.
+"""The launches that a site permits: read from the settings of the host that launches, never from ZooKeeper.
 
-Fleets are stored in ZooKeeper. A writer of fleets must not choose the code that runs on our hosts, its log-ins, or its
-output files.
+Fleets are stored in ZooKeeper. Whoever may write fleets must not choose the code that runs on our hosts, its log-ins,
+or its output files.
 """
 
 import re
@@ -41,26 +41,26 @@ HARMLESS_CONF = (
     "spark.ui.enabled",
     "spark.ui.port",
 )
-"""Resources of a consumer, and display: no code, no files, no other hosts."""
+"""Settings for a consumer's resources and for display. None of them names code, files or other hosts."""
 
 HARMLESS_ENVIRONMENT = ("LANG", "LC_*", "TZ")
 PIPELINE_VARIABLE = "PIPELINE_"
 _LOG_IN = ("--cluster", "--consumer", "--discovery", "--kafka", "--run-folder", "--settings", "--zookeeper")
 _CODE = ("--default", "--interceptor", "--listener")
 _CODE_FOR = ("--pattern", "--pipeline")
-"""Values with the topic and `=` before the code."""
+"""Arguments whose values name a topic, `=`, and then the code."""
 _SET, _OPTION, _CHECKPOINTS, _ADVERTISE = "--set", "--option", "--checkpoints", "--advertise"
 _OTHERS = ("--listen", _SET)
-"""Arguments whose names are prefixes of an argument above."""
+"""Arguments whose names begin like an argument above."""
 _CONF_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,199}")
 _OWN_HOST = ("host", "address")
-"""Words for `--advertise`."""
+"""Values of `--advertise` that stand for the consumer's own host."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedLaunches:
-    """Patterns with `*`, separated by commas, of what a fleet may name besides the lists above."""
+    """Patterns with `*`, separated by commas: what a fleet may name in addition to the lists above."""
 
     applications: str = ""
     """Paths of applications for fleets, besides our own `spark_apps/main.py`; `*` stands for anything but `/`."""
@@ -78,7 +78,7 @@ class AllowedLaunches:
     """Addresses for `--advertise` of a fleet, besides `host` and `address`; `*` stands for anything but `/`."""
 
     def problem(self, fleet: Fleet) -> str:
-        """Return why a fleet is not launched, and the remedy; empty = it may be launched."""
+        """Return why a fleet may not be launched, and the remedy; empty if it may."""
         application = fleet.application
         if application not in OWN_APPLICATIONS and not any(
             _is_at(application, one) for one in _list(self.applications)
@@ -139,9 +139,9 @@ class AllowedLaunches:
 
 
 def _text_problem(fleet: Fleet) -> str:
-    """Return the problem with a name that a later program reads differently.
+    """Return the problem with a text that a later program would read differently.
 
-    Spark's shell scripts delete every carriage return of an argument.
+    Spark's shell scripts delete every carriage return in an argument.
     """
     for name in fleet.conf:
         if not _CONF_NAME.fullmatch(name):
@@ -167,7 +167,8 @@ def _text_problem(fleet: Fleet) -> str:
 
 
 def _option_problem(fleet: Fleet, name: str, value: str) -> str:
-    """Return the problem with an option: of the Kafka client's settings only a topic's are allowed."""
+    """Return the problem with an option. Of the Kafka client's settings, only those that a topic may set are allowed.
+    """
     lower = name.strip().lower()
     problem = ""
     if lower == "kafkasettingsfile":
@@ -181,7 +182,7 @@ def _option_problem(fleet: Fleet, name: str, value: str) -> str:
 
 
 def _options(arguments: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield name and value of everything that argparse can take for an option."""
+    """Yield name and value of each argument that argparse may take for an option."""
     for number, argument in enumerate(arguments):
         name, joined, value = argument.partition("=")
         if name.startswith("--") and name != "--":
@@ -190,7 +191,7 @@ def _options(arguments: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _places(name: str, value: str) -> Iterator[str]:
-    """Yield the `module:function` of an argument, parsed as in our application."""
+    """Yield each `module:function` in an argument, parsed as our application does."""
     if _means(name, _CODE):
         yield value
     if _means(name, _CODE_FOR):
@@ -199,12 +200,12 @@ def _places(name: str, value: str) -> Iterator[str]:
 
 
 def _means(name: str, options: tuple[str, ...]) -> bool:
-    """Return whether argparse, which completes names, can take `name` for one of `options`."""
+    """Return whether argparse may take `name` for one of `options`. Argparse completes abbreviated names."""
     return name not in _OTHERS and any(option.startswith(name) for option in options)
 
 
 def _is_reached_at(address: str, allowed: list[str]) -> bool:
-    """Return whether the coordinator may ask a consumer at this address, and send its status token."""
+    """Return whether the coordinator may ask a consumer at this address, and so send its status token there."""
     return address in _OWN_HOST or ("@" not in address and any(_is_at(address, one) for one in allowed))
 
 

@@ -1,4 +1,4 @@
-"""Metrics in Prometheus' text format, from figures taken at the request: no global registry, no state."""
+"""Metrics in Prometheus' text format, made for each request, without a global registry or other state."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -11,24 +11,24 @@ Labels = Mapping[str, str]
 
 
 class Families:
-    """The metrics of an answer, by name; the first value sets labels and help."""
+    """The metrics of an answer, by name. The first value of a metric sets its labels and help text."""
 
     def __init__(self) -> None:
         self._found: dict[str, Metric] = {}
 
     def gauge(self, name: str, text: str, labels: Labels, value: float | None) -> None:
-        """Add a present value; `None` = unknown, without a series."""
+        """Add a present value. `None` means unknown, and adds no series."""
         family = self._found.get(name) or self._add(GaugeMetricFamily(name, text, labels=list(labels)))
         if value is not None:
             family.add_metric(list(labels.values()), value)  # type: ignore[attr-defined]
 
     def counter(self, name: str, text: str, labels: Labels, value: float) -> None:
-        """Add a value that only grows; `name` ends in `_total`."""
+        """Add a value that only grows. `name` ends in `_total`."""
         family = self._found.get(name) or self._add(CounterMetricFamily(name, text, labels=list(labels)), name)
         family.add_metric(list(labels.values()), value)  # type: ignore[attr-defined]
 
     def histogram(self, name: str, text: str, labels: Labels, buckets: Iterable[tuple[str, int]], total: float) -> None:
-        """Cumulative counts by upper bound, and the sum of all values."""
+        """Add a histogram: for each upper bound the number of values up to it, and the sum of all values."""
         family = self._found.get(name) or self._add(HistogramMetricFamily(name, text, labels=list(labels)))
         family.add_metric(list(labels.values()), list(buckets), total)  # type: ignore[attr-defined]
 
@@ -51,5 +51,5 @@ class _Once(Collector):
         yield from self._families
 
     def describe(self) -> Iterator[Metric]:
-        """Registering asks nothing."""
+        """Return nothing, so that registering does not collect."""
         yield from ()

@@ -1,8 +1,8 @@
 """Checks of a fleet's values: settings of pipelines, Spark settings, variables, paths.
 
-A fleet names the site's databases and registries; their addresses and secrets are together in the host's settings, so
-that a fleet can send no secret elsewhere. A site's patterns never match names that load code, read files or log in: a
-site allows such a name by writing it out.
+A fleet refers to the site's databases and registries by name. The host's settings hold each address together with its
+secrets, so a fleet can send no secret to another address. A pattern of the site never matches a name that loads code,
+reads files or logs in. To allow such a name, a site has to write the whole name.
 """
 
 import os
@@ -15,18 +15,17 @@ SQLITE_ENDINGS = (".sqlite", ".sqlite3", ".db")
 DATABASE, REGISTRY, AUDIT_FOLDER = "database", "schemaRegistry", "auditFolder"
 ON_ERROR = ("onError", "onErrorShare", "onErrorPerMinute")
 OWN_SETTINGS = (AUDIT_FOLDER, DATABASE, REGISTRY, "delivery", "records", *ON_ERROR)
-"""Settings of our pipelines, with a check of each value."""
+"""Settings of our own pipelines. Each has a check of its value."""
 REGISTRY_LOG_IN = ("schemaRegistryUser", "schemaRegistryPassword")
 NAMED = {DATABASE: "databases", REGISTRY: "registries"}
-"""Setting of a pipeline → the group of the host's settings with the addresses."""
+"""Setting of a pipeline → the group of the host's settings that has the addresses."""
 PRIVATE_PREFIXES = ("AIRFLOW", "_AIRFLOW", "COORDINATOR_")
-"""Variables that a consumer does not inherit from its launcher: connections with secrets, and settings of other
-clusters.
-"""
+"""Prefixes of variables that a consumer does not inherit from its launcher: secrets, and settings of other clusters."""
 _LOG_IN_PREFIXES = (*PRIVATE_PREFIXES, "ASSIGNED_KAFKA_")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _SIMPLE = re.compile(r"[A-Za-z0-9_.,:/+-]{0,200}")
-"""A number, a size, a time or a zone: no blank, no `${...}`, which Spark replaces by variables of the host."""
+"""A number, a size, a time or a zone. There is no blank, and no `${...}`, which Spark replaces by the host's variables.
+"""
 _LOCALE = re.compile(r"[A-Za-z0-9_.@-]{0,64}")
 _ZONE = re.compile(r"[A-Za-z0-9_+<>][A-Za-z0-9_+<>,./:-]{0,63}")
 _RISKY_CONF = re.compile(
@@ -43,12 +42,12 @@ _RISKY_VARIABLE = re.compile(
 
 
 def conf_is_allowed(name: str, patterns: list[str]) -> bool:
-    """Return whether a site's patterns allow a Spark setting outside of the harmless list."""
+    """Return whether a site's patterns allow a Spark setting that is not on the harmless list."""
     return _is_allowed(name, patterns, risky=_RISKY_CONF.search(name.removeprefix("spark.").lower()) is not None)
 
 
 def variable_is_allowed(name: str, patterns: list[str]) -> bool:
-    """Whether a site's patterns allow a variable; none is allowed that says where a consumer logs in."""
+    """Return whether a site's patterns allow a variable. None allows a variable that says where a consumer logs in."""
     if name.upper().startswith(_LOG_IN_PREFIXES):
         return False
     return _is_allowed(name, patterns, risky=_RISKY_VARIABLE.match(name.upper()) is not None)
@@ -59,7 +58,7 @@ def _is_allowed(name: str, patterns: list[str], *, risky: bool) -> bool:
 
 
 def conf_problem(value: str, *, harmless: bool) -> str:
-    """Return why Spark must not get this value; empty = it may."""
+    """Return why Spark must not get this value; empty if it may."""
     if harmless and not _SIMPLE.fullmatch(value):
         return "its value is no number, size, time or word; give one such as 4g"
     if "${" in value:
@@ -68,7 +67,7 @@ def conf_problem(value: str, *, harmless: bool) -> str:
 
 
 def variable_problem(name: str, value: str) -> str:
-    """Return why a consumer must not get this value of `TZ`, `LANG` or `LC_*`; empty = it may."""
+    """Return why a consumer must not get this value of `TZ`, `LANG` or `LC_*`; empty if it may."""
     if name == "TZ" and (not _ZONE.fullmatch(value) or ".." in value):
         return "its value is no time zone; give one such as Europe/Berlin"
     if (name == "LANG" or name.startswith("LC_")) and not _LOCALE.fullmatch(value):
@@ -77,7 +76,7 @@ def variable_problem(name: str, value: str) -> str:
 
 
 def setting_problem(name: str, value: str, folders: list[str]) -> str:
-    """Return why a fleet must not set this value of the pipeline's own settings; empty = it may."""
+    """Return why a fleet must not set this value of a setting of our own pipelines; empty if it may."""
     if name in REGISTRY_LOG_IN:
         return f"a registry's user and password stand with its address: {_write_the_name(REGISTRY)}"
     if name == AUDIT_FOLDER:
@@ -93,7 +92,8 @@ def setting_problem(name: str, value: str, folders: list[str]) -> str:
 
 
 def path_problem(path: str, folders: list[str]) -> str:
-    """Return why a fleet must not name this path; empty = below a folder of the site, also behind symbolic links."""
+    """Return why a fleet may not name this path; empty if it is below a folder of the site, even after symbolic links.
+    """
     where = "allowed.folders (COORDINATOR_ALLOWED_FOLDERS) where consumers are launched"
     if not path.startswith("/") or not path.isprintable() or ".." in path.split("/"):
         return f"it is no path from the root without '..'; name one below a folder of {where}"

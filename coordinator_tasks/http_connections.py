@@ -1,7 +1,7 @@
-"""The connections of our interfaces: few threads, and one deadline per request, including the TLS handshake.
+"""The connections of our HTTP interfaces: few threads, and one deadline for each request, including the TLS handshake.
 
-Any host that reaches the port can open connections and send nothing. When all places are taken, a new connection
-replaces the slowest, so that proper requests always get in.
+Any host that reaches the port can open connections and send nothing. If all places are taken, a new connection replaces
+the slowest. So proper requests are always answered.
 """
 
 import errno
@@ -24,18 +24,18 @@ from coordinator_tasks.core.names import MAX_PORT
 
 MAX_CONNECTIONS = 32
 REQUEST_S = 10.0
-"""From the accept or the last answer to the last byte of the next answer; longer than the coordinator keeps a
-connection.
+"""Seconds from the accepted connection, or from its last answer, to the last byte of the next answer. Longer than the
+coordinator keeps a connection.
 """
 MAX_HEAD_BYTES = 16 * 1024
-DROP_S = 0.2  # how long the thread of a dropped connection may take to end
-SHORTAGE_S = 0.2  # the pause while this process has no open file left
+DROP_S = 0.2  # seconds that the thread of a dropped connection may take to end
+SHORTAGE_S = 0.2  # seconds to pause when this process can open no more files
 
 log = logging.getLogger(__name__)
 
 
 def host_and_port(text: str) -> tuple[str, int] | None:
-    """Return the parts of `host:port`, without the brackets of IPv6; `None` if invalid."""
+    """Return the parts of `host:port`. The brackets of an IPv6 address are removed; `None` if invalid."""
     host, _, port = text.rpartition(":")
     host = host.strip("[]")
     digits = port.isascii() and port.isdigit() and len(port) <= len(str(MAX_PORT))
@@ -43,9 +43,9 @@ def host_and_port(text: str) -> tuple[str, int] | None:
 
 
 class BoundedServer(ThreadingHTTPServer):
-    """A thread for each connection, at most `MAX_CONNECTIONS`.
+    """A server with one thread for each connection, at most `MAX_CONNECTIONS`.
 
-    `wrap` puts a connection into TLS; its handshake is made here.
+    `wrap` puts a connection into TLS. The connection's thread makes the handshake.
     """
 
     daemon_threads = True
@@ -62,18 +62,18 @@ class BoundedServer(ThreadingHTTPServer):
         self._wrap = wrap
         self._places = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self._lock = threading.Lock()
-        self._open: dict[socket.socket, tuple[str, float]] = {}  # its remote host, and the begin of its request
+        self._open: dict[socket.socket, tuple[str, float]] = {}  # the remote host, and when its request began
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
-        """Without the base class's question to DNS for the name of the address."""
+        """Bind the address. The base class would also ask DNS for its name."""
         TCPServer.server_bind(self)
 
     def get_request(self) -> tuple[socket.socket, Any]:
         try:
             connection, address = super().get_request()
         except OSError as error:
-            # the connection waits in the queue, and would be retried at once
+            # the connection stays in the queue, and accepting it would fail again at once
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 time.sleep(SHORTAGE_S)
             raise
@@ -100,7 +100,7 @@ class BoundedServer(ThreadingHTTPServer):
             self._leave(request)
 
     def began(self, connection: socket.socket) -> None:
-        """The connection's last request is answered: its time begins again."""
+        """Start the time of the connection's next request, because the last request is answered."""
         with self._lock:
             if connection in self._open:
                 self._open[connection] = (self._open[connection][0], time.monotonic())
@@ -111,7 +111,7 @@ class BoundedServer(ThreadingHTTPServer):
         self._places.release()
 
     def _drop_slowest(self) -> None:
-        """End the longest request of the host with the most connections."""
+        """End the longest request of the host that has the most connections."""
         with self._lock:
             hosts = Counter(host for host, _ in self._open.values())
             slowest = min(self._open, key=lambda one: (-hosts[self._open[one][0]], self._open[one][1]), default=None)
@@ -128,14 +128,14 @@ class BoundedServer(ThreadingHTTPServer):
 
 
 def _end(connection: socket.socket) -> None:
-    """End a connection that another thread may be using."""
+    """End a connection, even while another thread uses it."""
     with suppress(OSError):
-        # Not SSLSocket's own: it drops the encryption first, and the other thread could write its answer in plain text.
+        # SSLSocket's own method first drops the encryption. The other thread could then send its answer in plain text.
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 class BoundedHandler(BaseHTTPRequestHandler):
-    """Reads and writes within the request's remaining time, and reads at most `MAX_HEAD_BYTES` before the body."""
+    """Reads and writes within the time left for the request. Reads at most `MAX_HEAD_BYTES` before the body."""
 
     disable_nagle_algorithm = True
     server: BoundedServer
@@ -156,7 +156,7 @@ class BoundedHandler(BaseHTTPRequestHandler):
         self._stream.begin()
 
     def read_body(self, length: int) -> bytes:
-        """So many bytes; raises `ConnectionError` if the connection ends before."""
+        """Return `length` bytes; raises `ConnectionError` if the connection ends earlier."""
         self._stream.allowed += length
         body = self.rfile.read(length)
         if len(body) < length:
@@ -168,7 +168,7 @@ class BoundedHandler(BaseHTTPRequestHandler):
         return any(hmac.compare_digest(given, f"Bearer {token}".encode()) for token in tokens)
 
     def send(self, code: HTTPStatus, body: bytes, kind: str = "application/json") -> None:
-        """Send an answer that nobody keeps."""
+        """Send an answer that must not be cached."""
         self.send_response(code)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
@@ -183,7 +183,7 @@ class BoundedHandler(BaseHTTPRequestHandler):
 
 
 class _Stream(io.RawIOBase):
-    """A connection's bytes in both directions: until a moment, and read up to a number."""
+    """The bytes of a connection in both directions, with a deadline, and with a limit for the bytes read."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.allowed = 0
@@ -211,7 +211,7 @@ class _Stream(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        """Write all of it: a TLS socket's `sendall` gives each part the whole time."""
+        """Write all of `data` before the deadline. The `sendall` of a TLS socket gives each part the whole time."""
         left = memoryview(data).cast("B")
         while left:
             self._limit()

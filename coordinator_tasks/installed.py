@@ -1,4 +1,4 @@
-"""Installed software: the release, related packages, and the supported stored formats."""
+"""The installed software: our release, related packages, and the stored formats that this release supports."""
 
 import platform
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ PACKAGES = ("kazoo", "confluent-kafka", "pyspark", "pyspark-client", "apache-air
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """`packages`: name → version, if installed. `fields`: fields of the topic node that older releases do not read."""
+    """`packages`: name → installed version. `fields`: fields of a topic's node that older releases cannot read."""
 
     coordinator: str
     python: str
@@ -24,7 +24,7 @@ class Installed:
 
 
 def installed() -> Installed:
-    """Asks the environment of this process; connects to nothing."""
+    """Return the software in this process's environment. Connects to no server."""
     packages = {name: found for name in PACKAGES if (found := _version_of(name))}
     packages["librdkafka"] = librdkafka_version()
     return Installed(__version__, platform.python_version(), packages, VERSION, FORMATS)

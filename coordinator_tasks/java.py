@@ -1,4 +1,5 @@
-"""Finds a Java for PySpark and the embedded servers: JAVA_HOME first, then PATH, then installed versions."""
+"""The search for a Java that runs PySpark and the local servers: JAVA_HOME first, then PATH, then installed versions.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +17,18 @@ from coordinator_tasks.core.errors import Refused
 
 OLDEST = 17
 NEWEST = 24
-"""PySpark 4.3 needs 17. Java 25 lacks the module ``jdk.incubator.vector``, which Spark needs at its start."""
+"""PySpark 4.3 needs 17. Java 25 lacks the module ``jdk.incubator.vector``, without which Spark does not start."""
 
 VERSION_TIMEOUT_S = 20.0
-# Local servers are short-lived: with only the first compiler and the serial collector they start fastest and use the
-# least.
+# Local servers run only for a short time. With only the first compiler and the serial collector they start fastest and
+# need least memory.
 QUICK_START_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 INSTALLED = Path("/usr/lib/jvm")
 """Folder of installed Java versions on Debian, Ubuntu, Fedora and relatives, also outside of PATH."""
 OPTIONS_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
-"""Variables with a shell's options for Java. Two processes with the same agent, port or a second collector end at once."""
+"""Variables with which a shell passes options to Java. Two servers would share them: the second could not start with
+the same agent or port, or with a second collector.
+"""
 
 ADVICE = (
     f"install Java {OLDEST} (Debian and Ubuntu: apt-get install openjdk-{OLDEST}-jre-headless), "
@@ -48,7 +51,7 @@ class JavaUnavailable(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A usable Java: ``home`` for JAVA_HOME of child processes, ``executable`` to run, its major ``version``."""
+    """A usable Java: ``home`` is JAVA_HOME for child processes, ``executable`` starts it, ``version`` is the major."""
 
     home: Path
     executable: Path
@@ -56,7 +59,7 @@ class Java:
 
 
 def find_java() -> Java:
-    """Return the first usable Java; `JavaUnavailable` names every refused candidate, and why."""
+    """Return the first usable Java. `JavaUnavailable` names every candidate that was refused, and why."""
     refused: list[str] = []
     for origin, executable in _candidates():
         version = _major_version(executable)
@@ -68,7 +71,7 @@ def find_java() -> Java:
 
 
 def properties(text: str) -> str:
-    """Return the text of a properties file with non-ASCII characters escaped: Java reads the file as Latin-1."""
+    """Return the text of a properties file with non-ASCII characters escaped, because Java reads it as Latin-1."""
     return re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
 
 
@@ -90,22 +93,23 @@ def _flaw(executable: Path, version: int | None) -> str:
 
 
 def _home(executable: Path) -> Path:
-    """Return the home that Java reports: on PATH there may be a script that chooses a version."""
+    """Return the home that Java itself reports. The `java` on PATH may be a script that chooses a version."""
     found = re.search(r"java\.home = (.+)", _answer(executable))
     told = Path(found.group(1).strip()) if found else None
-    # In the locale C Java prints question marks for an umlaut.
+    # In the locale C, Java prints a question mark for each non-ASCII letter.
     return told if told and told.is_dir() else executable.resolve().parent.parent
 
 
 def _major_version(executable: Path) -> int | None:
-    """Return 17 from ``openjdk version "17.0.15"``, 8 from ``java version "1.8.0_292"``; None without an answer."""
+    """Return 17 from ``openjdk version "17.0.15"``, 8 from ``java version "1.8.0_292"``; None if Java does not answer.
+    """
     found = re.search(r'version "(?:1\.)?(\d+)', _answer(executable))
     return int(found.group(1)) if found else None
 
 
 @functools.cache
 def _answer(executable: Path) -> str:
-    """Return Java's report about itself; empty if it does not run."""
+    """Return what Java reports about itself; empty if it does not run."""
     command = [str(executable), "-XshowSettings:properties", "-version"]
     try:
         answer = subprocess.run(

@@ -1,4 +1,4 @@
-"""The logger of Kafka's client library: logs the same line once a minute, with the number of repeats.
+"""The logger of Kafka's client library. The same line is logged at most once a minute, with the number of repeats.
 
 While no broker answers, each client logs every attempt to connect.
 """
@@ -12,20 +12,20 @@ from collections.abc import Callable
 EVERY_S = 60.0
 MAX_LINES = 200
 _PASSING = re.compile(r"[\w.-]+#(?:consumer|producer)-\d+|\d+ ?ms\b|,? \d+ identical error\(s\) suppressed")
-"""Parts that differ in lines with the same meaning: the client, times, and the library's own counts."""
+"""Parts that may differ between lines of the same meaning: the client, times, and the library's own counts."""
 
 
 class Repeats(logging.Filter):
-    """Passes a line once in `EVERY_S`, and counts the others."""
+    """Lets each line pass once in `EVERY_S`, and counts the repeats."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
         self._lock = threading.Lock()
-        self._known: dict[tuple[int, str], tuple[float, int]] = {}  # line -> time of its last pass, and repeats since
+        self._known: dict[tuple[int, str], tuple[float, int]] = {}  # line -> last pass, repeats since
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether the line passes, then with the number of suppressed lines."""
+        """Return whether the line passes. A line that passes gets the number of suppressed repeats."""
         text, now = record.getMessage(), self._clock()
         line = record.levelno, _PASSING.sub("", text)
         with self._lock:

@@ -1,7 +1,7 @@
-"""Addresses of pages about a consumer for persons: its Spark UI, and its driver's log. Pure.
+"""Addresses of pages about a consumer, for persons: its Spark UI, and its driver's log. Pure.
 
-A consumer reports the address of its Spark UI, and a site the addresses of drivers' logs (`log_url`). Neither is
-trusted: only plain `http` and `https` addresses of bounded length become links.
+The address of the Spark UI comes from the consumer, the addresses of drivers' logs come from the site (`log_url`).
+Neither is trusted: only plain `http` and `https` addresses of limited length become links.
 """
 
 import re
@@ -22,10 +22,7 @@ _APPLICATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 def is_page(text: str, *, query: bool = False) -> bool:
-    """Whether this is `http(s)://host[:port][/path]`; with `query` also with a query and a fragment.
-
-    No user, no blanks.
-    """
+    """Whether this is `http(s)://host[:port][/path]`, without user and blanks. `query`: with query and fragment."""
     found = _PARTS.fullmatch(text) if len(text) <= MAX_LINK_CHARS else None
     if found is None or not is_address(found[1] + (found[2] or ":80")):
         return False
@@ -40,7 +37,7 @@ def is_application(text: str) -> bool:
 
 
 def why_no_template(template: str) -> str:
-    """Return the problem with a site's `log_url`; empty = none."""
+    """Return the problem with a site's `log_url`; empty without a problem."""
     if len(template) > MAX_TEMPLATE_CHARS:
         return f"it has {len(template)} characters, more than {MAX_TEMPLATE_CHARS}"
     unknown = next((name for name in _PLACEHOLDER.findall(template) if name not in PLACEHOLDERS), None)
@@ -54,7 +51,7 @@ def why_no_template(template: str) -> str:
 def log_page(template: str, values: Mapping[str, str]) -> str:
     """Return the address of a driver's log; empty if a value is missing or the result is invalid.
 
-    `values`: by placeholder. Each is inserted as a quoted piece, so that it adds no path, query or host.
+    `values`: placeholder → value. Each value is quoted, so that it cannot add a path, a query or a host.
     """
     found = template
     for name in PLACEHOLDERS:
@@ -67,6 +64,6 @@ def log_page(template: str, values: Mapping[str, str]) -> str:
 
 
 def host_of(address: str) -> str:
-    """Return the host of an address, with the brackets that IPv6 needs in another address."""
+    """Return the host of an address. An IPv6 host keeps its brackets, which another address needs too."""
     host = urlsplit(address).hostname or ""
     return f"[{host}]" if ":" in host else host

@@ -1,10 +1,10 @@
-"""How log lines are written; apart from `logs`, so that settings load no library for logs."""
+"""The format of log lines. It is not in `logs`, so that the settings do not load the logging library."""
 
 from enum import StrEnum
 
 
 class LogFormat(StrEnum):
-    """How lines are written."""
+    """The format of log lines."""
 
     TEXT = "text"
     JSON = "json"

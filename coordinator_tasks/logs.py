@@ -1,8 +1,8 @@
 """Log lines with fields: text for a person, or a JSON object per line for a program.
 
 Every line has its context: `cluster`, `consumer` and `incarnation` of the process, and `topic`, `epoch` and `rebalance`
-if known. Foreign text makes no separate line, and sends nothing to a terminal. Fields come from three places: `know`
-for the process, `about` for a block in one thread (in Airflow's logs too), and `extra=` of a single line.
+if known. Text from outside can neither begin a line of its own nor control a terminal. Fields come from three places:
+`know` for the process, `about` for a block in one thread (also in Airflow's logs), and `extra=` for a single line.
 """
 
 import json
@@ -20,13 +20,13 @@ from coordinator_tasks.log_format import LogFormat
 from coordinator_tasks.tables import visible, visible_line
 
 FIELDS = ("cluster", "consumer", "incarnation", "topic", "epoch", "rebalance")
-"""In this order behind the text of a line."""
+"""The fields, in the order in which they follow the text of a line."""
 about: Callable[..., AbstractContextManager[None]] = structlog.contextvars.bound_contextvars
-"""`with about(topic=..., epoch=...)`: add these fields to all lines of this thread in the block."""
+"""`with about(topic=..., epoch=...)` adds these fields to all lines that this thread logs in the block."""
 
 
 def within(run: Callable[..., None], **fields: object) -> Callable[..., None]:
-    """Return the function with these fields in its lines: for the target of a thread."""
+    """Return the function with these fields in all its lines. For the target of a thread."""
 
     def bound(*given: Any) -> None:
         with about(**fields):
@@ -38,16 +38,16 @@ def within(run: Callable[..., None], **fields: object) -> Callable[..., None]:
 def know(*, epoch_of: Callable[[str], int] | None = None, **fields: object) -> None:
     """Add these fields to all later lines of this process.
 
-    `epoch_of`: topic → its epoch, for lines with a topic and no epoch; 0 = none. Called by any thread.
+    `epoch_of`: topic → its epoch (0 if none), for lines with a topic but no epoch. Any thread may call it.
     """
     _process.fields.update({name: value for name, value in fields.items() if value})
     _process.epoch_of = epoch_of or _process.epoch_of
 
 
 def set_up(form: str = LogFormat.TEXT, *, level: int = logging.INFO, times: bool = True) -> None:
-    """Write all log lines of this process to standard error from now on; a later call replaces an earlier one.
+    """Write all log lines of this process to standard error from now on. A later call replaces an earlier call.
 
-    `times` False = text without time, level, logger and fields, for a command. An empty `form` is text.
+    `times` False writes the bare text, without time, level, logger and fields (for commands). An empty `form` is text.
     """
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -75,7 +75,7 @@ def set_up(form: str = LogFormat.TEXT, *, level: int = logging.INFO, times: bool
 
 
 def say_error(sentence: str, who: str = "error") -> None:
-    """Write the last words of a failing process: a line on standard error, or a JSON line."""
+    """Write the last line of a process that fails to standard error, as text or JSON."""
     if are_json():
         logging.getLogger(__name__).error("%s", sentence)
     else:
@@ -83,12 +83,12 @@ def say_error(sentence: str, who: str = "error") -> None:
 
 
 def are_json() -> bool:
-    """Whether `set_up` was asked for JSON."""
+    """Return whether `set_up` was called for JSON."""
     return _process.json
 
 
 class _Process:
-    """Adds the fields of the process, and the epoch of a topic."""
+    """Adds the fields of the process, and a topic's epoch."""
 
     def __init__(self) -> None:
         self.fields: dict[str, object] = {}
@@ -103,7 +103,7 @@ class _Process:
 
 
 class _StandardError(logging.StreamHandler[TextIO]):
-    """Writes to the present `sys.stderr`, looked up for each line."""
+    """Writes to the present `sys.stderr`, which is looked up for each line."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -114,7 +114,7 @@ class _StandardError(logging.StreamHandler[TextIO]):
 
 
 def _text(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
-    """`2026-11-25 01:02:03.004 WARNING spark_apps.plain the text [topic=orders epoch=7]`."""
+    """Return a line such as `2026-11-25 01:02:03.004 WARNING spark_apps.plain the text [topic=orders epoch=7]`."""
     line = str(event["event"])
     if "timestamp" in event:
         fields = " ".join(f"{name}={event[name]}" for name in FIELDS if name in event)
@@ -122,7 +122,7 @@ def _text(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
         line = f"{head} {line} [{fields}]" if fields else f"{head} {line}"
     shown = visible_line(line)
     if event.get("exception"):
-        # Keep the line breaks of a traceback, but start no line with a time, as our lines start.
+        # Keep the line breaks of a traceback. But no line of it may begin with a time, as our own lines do.
         shown += "\n" + _TIME.sub("  ", visible(event["exception"].expandtabs()))
     return shown
 

@@ -1,4 +1,4 @@
-"""Files and folders that belong to this process's user, for this user only."""
+"""Files and folders that only this process's user may read or change."""
 
 import grp
 import os
@@ -11,15 +11,14 @@ from coordinator_tasks.core.errors import BadSettings
 
 _ACCESS_LIST = "system.posix_acl_access"
 _ENTRY, _USER, _GROUP, _MASK, _WRITE = "<HHI", 0x02, 0x08, 0x10, 0x02
-"""Tag, rights and uid or gid of an entry, as `linux/posix_acl_xattr.h` has them behind a version of four bytes."""
+"""The layout of an entry (tag, rights, and uid or gid), after a version of four bytes, as in `linux/posix_acl_xattr.h`.
+"""
 
 
 def read_private(path: Path, what: str) -> str:
-    """Return the text of a file with secrets.
+    """Return the text of a file with secrets. `what` names the file in errors, such as `the settings file`.
 
-    Raises `BadSettings` for another user's or an open file; `OSError`, `ValueError`.
-
-    `what` names the file in the error, such as `the settings file`.
+    Raises `BadSettings` if the file belongs to another user or other users may read it; `OSError`; `ValueError`.
     """
     with path.open(encoding="utf-8") as file:
         found = os.fstat(file.fileno())
@@ -36,7 +35,7 @@ def read_private(path: Path, what: str) -> str:
 
 
 def foreign(found: os.stat_result) -> str:
-    """Return the problem with the owner; empty for this process's user."""
+    """Return the problem if another user is the owner; empty if this process's user is."""
     own = os.geteuid()
     return "" if found.st_uid == own else f"belongs to the user with uid {found.st_uid}, not to this one ({own})"
 
@@ -44,7 +43,7 @@ def foreign(found: os.stat_result) -> str:
 def open_to_others(folder: Path) -> str:
     """Return why another user could replace this folder or its content; empty if no other user can.
 
-    Every folder on the way is checked, as written and behind symbolic links. A missing folder is made by this process.
+    Every parent folder is checked, on the path as written and after symbolic links. This process creates missing ones.
     """
     given = folder.absolute()
     for one in dict.fromkeys(
@@ -60,7 +59,7 @@ def open_to_others(folder: Path) -> str:
             return f"{one} {foreign(found)}"
         mode = stat.S_IMODE(found.st_mode)
         if stat.S_ISLNK(found.st_mode) or mode & stat.S_ISVTX:
-            continue  # a link has no mode; in a folder with the sticky bit nobody renames another user's files
+            continue  # a link has no mode; in a folder with the sticky bit only its owner can rename it
         if mode & stat.S_IWOTH or (mode & stat.S_IWGRP and not _is_of_one(found.st_gid)):
             return f"{one} may be written by others (mode {mode:04o}, no sticky bit)"
         if others := _writers(one):
@@ -69,9 +68,9 @@ def open_to_others(folder: Path) -> str:
 
 
 def _writers(folder: Path) -> str:
-    """Return another user or group with write access in the folder's POSIX access list; empty if absent.
+    """Return another user or group with write access by the folder's POSIX access list; empty if there is none.
 
-    The kernel bounds the list to 64 KiB, and gives none where the file system has no such lists.
+    The kernel limits the list to 64 KiB. If the file system has no such lists, there is none.
     """
     try:
         raw = os.getxattr(folder, _ACCESS_LIST)
@@ -90,7 +89,7 @@ def _writers(folder: Path) -> str:
 
 
 def _is_of_one(group: int) -> bool:
-    """Return whether the group is root's, or only contains this process's user."""
+    """Return whether the group is root's, or has no member but this process's user."""
     try:
         user, members = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:
@@ -101,10 +100,10 @@ def _is_of_one(group: int) -> bool:
 
 
 def stamp(path: str) -> tuple[int, ...]:
-    """Return a value that changes with every write, replacement or change of rights; empty while the file is missing."""
+    """Return a value that changes with every write, replacement or change of rights; empty if the file is missing."""
     try:
         found = os.stat(path)  # noqa: PTH116 - an empty path is no file, and `Path` would make it the folder
     except OSError:
         return ()
-    # A file system may give two changes of a moment the same time.
+    # Two changes at nearly the same moment may get the same time from the file system.
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_mode, found.st_uid, found.st_gid

@@ -1,13 +1,13 @@
-"""The folder of a consumer on its host, for facts shared by launcher, consumer and waiting tasks.
+"""The folder of a consumer on its host, with facts that launcher, consumer and waiting tasks share.
 
-`[BASE]/[CLUSTER]/[CONSUMER]/` holds
-- `launcher.lock`: locked by the launcher while it lives, so that an id is never started twice on a host;
-- `settings.json` and `kafka.json` (mode 0600): connection settings, the second for the Kafka reader of the executors;
-- `openlineage.json` (mode 0600): the site's transport of OpenLineage, where Airflow has one;
-- `driver.log`, and `driver.previous.log` of the start before;
-- `incarnation`: the drawn number, written by the consumer, or by the launcher of a consumer that failed before it;
-- `leaving.json`: written by the consumer when it leaves, with the reason if it had to: its process will end soon;
-- `ended.json`: exit code, reason and time, written by the launcher when all processes of the consumer have ended.
+`[BASE]/[CLUSTER]/[CONSUMER]/` contains
+- `launcher.lock`: locked by the launcher while it lives, so that a host never starts an id twice;
+- `settings.json` and `kafka.json` (mode 0600): connection settings, the second for the executors' Kafka reader;
+- `openlineage.json` (mode 0600): the site's transport of OpenLineage, if Airflow has one;
+- `driver.log`, and from the start before `driver.previous.log`;
+- `incarnation`: the drawn number. The consumer writes it, or the launcher if the consumer failed before drawing;
+- `leaving.json`: written by a consumer that leaves: its process will end soon. With the reason if it had to leave;
+- `ended.json`: exit code, reason and time. The launcher writes it when all processes of the consumer have ended.
 """
 
 import json
@@ -23,12 +23,12 @@ from coordinator_tasks.core.names import SECRET_WORDS, check_cluster, check_cons
 from coordinator_tasks.private_files import foreign, open_to_others
 
 SECRET_CHARS = 4
-"""Shorter values are no secret, and would be cut out of ordinary words."""
+"""A shorter value is no secret: hiding it would cut pieces out of ordinary words."""
 _SECRET_NAME = re.compile(rf"({'|'.join(map(re.escape, SECRET_WORDS))})(?!.*(file|location|url|method|extensions))")
 
 
 def make_folder(path: Path) -> None:
-    """Make our own folder if missing; raises `Refused`."""
+    """Make a folder for our own files if missing; raises `Refused`."""
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -38,7 +38,8 @@ def make_folder(path: Path) -> None:
 
 
 class RunFolder:
-    """The paths of the files; `path` is the consumer's own folder. `kafka`, `settings` and `openlineage` hold secrets."""
+    """The paths of the files. `path`: the consumer's own folder. `kafka`, `settings` and `openlineage` contain secrets.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -53,11 +54,11 @@ class RunFolder:
 
     @classmethod
     def of(cls, base: Path, cluster: str, consumer: str) -> "RunFolder":
-        """The folder of a consumer below `base`; raises `InvalidName`."""
+        """Return the folder of a consumer below `base`; raises `InvalidName`."""
         return cls(base / check_cluster(cluster) / check_consumer(consumer))
 
     def problem(self) -> str:
-        """Return why another user could change the folder's content; empty if impossible, or if the folder is missing."""
+        """Return why another user could change the folder's content; empty if no user can, or the folder is missing."""
         if said := open_to_others(self.path.parent):
             return f"the run folder {self.path} could be replaced by others: {said}; choose another base folder, or correct this one"
         try:
@@ -74,13 +75,13 @@ class RunFolder:
         return ""
 
     def make(self) -> None:
-        """Make the folder if missing; raises `Refused` if impossible, or if another user could change its content."""
+        """Make the folder if missing. Raises `Refused` if this fails, or if another user could change its content."""
         make_folder(self.path)
         if problem := self.problem():
             raise Refused(problem)
 
     def begin(self) -> None:
-        """Make the folder, put the last log aside and delete the other files of the last start; raises `Refused`."""
+        """Make the folder, set the last log aside, and delete all other files of the last start; raises `Refused`."""
         self.make()
         if self.log.exists():
             self.log.replace(self.path / "driver.previous.log")
@@ -89,38 +90,39 @@ class RunFolder:
         self.ended.unlink(missing_ok=True)
 
     def log_format(self) -> str:
-        """Return the log format in the consumer's settings; empty = not set."""
+        """Return the log format in the consumer's settings; empty if not set."""
         return _text(_read(self.settings), "log_format")
 
     def secrets(self) -> list[str]:
-        """The secret values in the consumer's settings, the longest first; empty = no readable settings."""
+        """Return the secret values in the consumer's settings, the longest first; empty without readable settings."""
         found = {*_secrets(_read(self.settings)), *_secrets(_read(self.kafka))}
         return sorted(found, key=len, reverse=True)
 
     def write_drawn(self, incarnation: int) -> None:
-        """Note the drawn incarnation; makes the folder if missing. Raises `OSError`."""
+        """Note the drawn incarnation. Make the folder if missing. Raises `OSError`."""
         self.path.mkdir(parents=True, exist_ok=True)
         self.incarnation.write_text(f"{incarnation}\n")
 
     def drawn(self) -> int:
-        """Return the incarnation drawn since the last start; 0 = none."""
+        """Return the incarnation drawn since the last start; 0 if none was drawn."""
         try:
             return int(self.incarnation.read_text())
         except (OSError, ValueError):
             return 0
 
     def exit_code(self, since_at: float = 0.0) -> int | None:
-        """Return the consumer's exit code since the last start, and since this time; `None` while it runs."""
+        """Return the consumer's exit code, if it ended after the last start and after `since_at`; `None` while it runs.
+        """
         ended = _read(self.ended)
         code, at = ended.get("code"), ended.get("at", 0.0)
         return code if isinstance(code, int) and isinstance(at, int | float) and at >= since_at else None
 
     def reason(self) -> str:
-        """Return why the consumer ended, as noted by its launcher; empty after a clean leave, and while it runs."""
+        """Return why the consumer ended, by the launcher's note; empty after a clean leave, and while it runs."""
         return _text(_read(self.ended), "reason")
 
     def leaves(self) -> str | None:
-        """Return why the consumer leaves (empty = as requested); `None` = it does not leave."""
+        """Return why the consumer leaves (empty if it was asked to); `None` if it does not leave."""
         return _text(_read(self.leaving), "reason") if self.leaving.exists() else None
 
     def write_ended(self, code: int, reason: str, at: float) -> None:
@@ -128,11 +130,11 @@ class RunFolder:
         write_private(self.ended, {"code": code, "reason": reason, "at": at})
 
     def write_leaving(self, reason: str, at: float) -> None:
-        """Note that the consumer's process should end; raises `OSError`."""
+        """Note that the consumer's process will end soon; raises `OSError`."""
         write_private(self.leaving, {"reason": reason, "at": at})
 
     def log_tail(self, lines: int = 20, limit_bytes: int = 8000) -> str:
-        """Return the end of the driver's log; empty if unreadable here."""
+        """Return the end of the driver's log; empty if this process cannot read the log."""
         try:
             with self.log.open("rb") as file:
                 file.seek(max(0, self.log.stat().st_size - limit_bytes))
@@ -143,7 +145,7 @@ class RunFolder:
 
 
 def write_private(path: Path, data: object) -> None:
-    """Write JSON in one step, into a file readable by its owner only."""
+    """Write JSON in one step, into a file that only its owner may read."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     scratch.unlink(missing_ok=True)
     with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

@@ -1,14 +1,17 @@
 """The settings of one cluster, from a file and the environment: the only place for secrets.
 
-The file is JSON, `{"cluster": ..., "zookeeper": ..., "kafka": {"bootstrap.servers": ...}, ...}`, and may be read by its
-owner only. The environment goes before it: `COORDINATOR_SETTINGS` names the file, or else `COORDINATOR_SETTINGS_SECRET`
-holds its content (a Kubernetes Secret in a pod); `COORDINATOR_<FIELD>` names a field, `COORDINATOR_KAFKA_<PROPERTY>` a
-property of librdkafka with `_` for `.`, `COORDINATOR_ZOOKEEPER_<FIELD>` a field of `ZooKeeperAccess`,
-`COORDINATOR_POLICY_<FIELD>` a field of `Policy`, `COORDINATOR_ALLOWED_<FIELD>` a field of `AllowedLaunches`,
-`COORDINATOR_BUDGET_<FIELD>` a field of `Budget`, `COORDINATOR_PARAMETER_<NAME>` a parameter of the cluster's strategy
-with `_` for `.`, `COORDINATOR_STRATEGIES_<NAME>` a strategy of the site, `COORDINATOR_DATABASES_<NAME>` and
-`COORDINATOR_REGISTRIES_<NAME>` an address that a fleet may name. `COORDINATOR_CONSUMER_ZOOKEEPER_<FIELD>` and
-`COORDINATOR_CONSUMER_KAFKA_<PROPERTY>` are of the consumers that are launched from here.
+The file is JSON, `{"cluster": ..., "zookeeper": ..., "kafka": {"bootstrap.servers": ...}, ...}`, and only its owner may
+read it. `COORDINATOR_SETTINGS` names the file, or else `COORDINATOR_SETTINGS_SECRET` holds its content (a Kubernetes
+Secret in a pod). These variables take precedence over the file:
+
+- `COORDINATOR_<FIELD>`: a field.
+- `COORDINATOR_KAFKA_<PROPERTY>`: a property of librdkafka, with `_` for `.`.
+- `COORDINATOR_PARAMETER_<NAME>`: a parameter of the cluster's strategy, with `_` for `.`.
+- `COORDINATOR_STRATEGIES_<NAME>`: a strategy of the site.
+- `COORDINATOR_ZOOKEEPER_<FIELD>`: a field of `ZooKeeperAccess`. In the same way, `POLICY`, `ALLOWED` and `BUDGET` stand
+  for fields of `Policy`, `AllowedLaunches` and `Budget`.
+- `COORDINATOR_DATABASES_<NAME>`, `COORDINATOR_REGISTRIES_<NAME>`: an address that a fleet may name.
+- `COORDINATOR_CONSUMER_ZOOKEEPER_<FIELD>`, `COORDINATOR_CONSUMER_KAFKA_<PROPERTY>`: for consumers launched here.
 """
 
 import os
@@ -40,7 +43,7 @@ TOKEN_FENCE, TRANSACTIONAL_FENCE = "token", "transactional"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where a cluster's neighbours are, and how they are used."""
+    """The addresses of a cluster's servers, and how they are used."""
 
     cluster: str
     """The cluster's name and folder in ZooKeeper."""
@@ -118,7 +121,7 @@ class Settings:
             raise BadSettings("both status_token and status_token_file are set; set one of them")
         if self.status_http not in ("", HTTP_ALLOWED):
             raise BadSettings(f"status_http is {self.status_http[:40]!r}; set it to {HTTP_ALLOWED}, or leave it out")
-        # Each process has a separate working directory, so the folder must be absolute.
+        # Each process may have another working directory, so the folder must be absolute.
         if self.discovery != "zookeeper" and not self.discovery.startswith(f"{FILE_DISCOVERY}/"):
             raise BadSettings(
                 f"{self.discovery!r} is no registry; set `discovery` to zookeeper or file:/path/of/folder, from the root on"
@@ -132,7 +135,7 @@ class Settings:
 
     @property
     def https_only(self) -> bool:
-        """Whether consumers with plain http are sent nothing."""
+        """Return whether nothing is sent to consumers with plain http."""
         return bool(self.status_ca) and self.status_http != HTTP_ALLOWED
 
     @property
@@ -145,7 +148,7 @@ _STATUS_FIELDS = {one.name for one in fields(Settings) if one.name.startswith("s
 _OWN_FIELDS = {"cluster", "zookeeper", "discovery", "fence", "log_format", "log_url", "strategy"} | _STATUS_FIELDS
 _TIMES = {"session_timeout_s", "answer_timeout_s", "ask_timeout_s", "registry_ttl_s"}
 _NAMED_PLACES = ("databases", "registries")
-"""A consumer of 0.2.0 refuses these fields, so they are left out while empty."""
+"""A consumer of 0.2.0 refuses these fields, so empty fields are left out."""
 _TEXTS = ("kafka", "parameters", "strategies", "rules", "consumer_zookeeper", "consumer_kafka", *_NAMED_PLACES)
 _OBJECTS = {
     "zookeeper_access": ZooKeeperAccess(),
@@ -155,13 +158,13 @@ _OBJECTS = {
 }
 _GROUPS = {*_OBJECTS, *_TEXTS}
 _OF_LAUNCHERS = ("consumer_zookeeper", "consumer_kafka", "allowed", "rules", "budget", "log_url", "status_http")
-_MADE_BY_WIRING = {"strategies"}  # fields of `Policy` that are no settings
+_MADE_BY_WIRING = {"strategies"}  # fields of `Policy` that are not settings
 _OF_COORDINATOR = {"history_bytes", "lag_partitions"}
-"""Fields of `Policy` that a consumer of an earlier release refuses."""
+"""Fields of `Policy` that a consumer of an earlier release would refuse."""
 
 
 def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
-    """Read the settings; raises `BadSettings` with the name of the missing, unknown or unsafe setting."""
+    """Read the settings. Raises `BadSettings`, which names the missing, unknown or unsafe setting."""
     path = environ.get(PREFIX + "SETTINGS", "")
     content = environ.get(CONTENT_VARIABLE, "")
     given = read_settings_file(Path(path)) if path else _object(content, CONTENT_VARIABLE) if content else {}
@@ -186,12 +189,12 @@ def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settin
 
 
 def of_the_host(environ: Mapping[str, str] = os.environ) -> dict[str, dict[str, str]]:
-    """Return the environment's fields of `allowed` and `budget`, and the places named by fleets."""
+    """Return the environment's fields of `allowed` and `budget`, and the addresses of databases and registries."""
     return {name: _group(environ, f"{name.upper()}_") for name in ("allowed", "budget", *_NAMED_PLACES)}
 
 
 def read_settings_file(path: Path) -> dict[str, Any]:
-    """The object in a settings file; raises `BadSettings`, also if the file is another user's or readable for others."""
+    """Return the object in a settings file. Raises `BadSettings`, also if another user owns the file or may read it."""
     try:
         text = read_private(path, "the settings file")
     except (OSError, UnicodeDecodeError) as error:
@@ -210,7 +213,9 @@ def _object(text: str, origin: str) -> dict[str, Any]:
 
 
 def settings_of(given: Mapping[str, Any]) -> Settings:
-    """Settings from plain data (strings or JSON values; null = not given); raises `BadSettings` with the field's name."""
+    """Return the settings from strings or JSON values; null means not given. Raises `BadSettings` with the field's
+    name.
+    """
     unknown = sorted(given.keys() - _OWN_FIELDS - _TIMES - _GROUPS)
     if unknown:
         raise BadSettings(
@@ -237,7 +242,7 @@ def _texts(group: str, given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _in_one(name: str, value: object) -> str:
-    """Return the value as a text, a list with `;` between its texts."""
+    """Return the value as a text. The texts of a list are joined with `;`."""
     if not isinstance(value, list):
         return _text(name, value)
     if not all(isinstance(one, str) for one in value):
@@ -246,7 +251,7 @@ def _in_one(name: str, value: object) -> str:
 
 
 def _text(name: str, value: object) -> str:
-    """Return the value as a text that ZooKeeper and Kafka take; the `BadSettings` omits the value, possibly a secret."""
+    """Return the value as a text that ZooKeeper and Kafka accept. `BadSettings` omits it, as it may be a secret."""
     if isinstance(value, list | Mapping):
         kind = "a list" if isinstance(value, list) else "an object"
         raise BadSettings(f"the setting {name} is {kind}, and a single value is wanted; write one in quotes")
@@ -259,7 +264,7 @@ def _text(name: str, value: object) -> str:
 def for_consumers(plain: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a consumer launched from here, as plain data; raises `BadSettings`.
 
-    The coordinator's account never goes to a consumer where consumers have another account.
+    If consumers have an account of their own, a consumer never gets the coordinator's account.
     """
     settings = settings_of(plain)
     if settings.zookeeper_access.consumers and not settings.consumer_zookeeper:
@@ -282,7 +287,7 @@ def for_consumers(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain_settings(settings: Settings) -> dict[str, Any]:
-    """A consumer's settings as in a settings file, with all secrets: for files of mode 0600 only."""
+    """Return a consumer's settings with all secrets, as in a settings file. For files of mode 0600 only."""
     found, left_out = asdict(settings), _MADE_BY_WIRING | _OF_COORDINATOR
     found["policy"] = {name: value for name, value in found["policy"].items() if name not in left_out}
     del found["allowed"], found["budget"], found["log_url"], found["status_http"]
@@ -319,7 +324,7 @@ def _dataclass(default: Any, group: str, given: Mapping[str, Any]) -> Any:
 
 
 def _converted(name: str, value: object, like: object) -> Any:
-    """The value, as the type of `like`; numbers must be 0 or more."""
+    """Return the value converted to the type of `like`. A number must be at least 0."""
     if isinstance(like, tuple) and isinstance(value, list | tuple):
         return tuple(_text(name, one).strip() for one in value)
     text = _text(name, value).strip()

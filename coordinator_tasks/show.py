@@ -1,4 +1,4 @@
-"""Output of the command line: plain columns for a person, JSON and CSV for a program. Pure."""
+"""The output of the command line: columns for a person, JSON and CSV for a program. Pure."""
 
 import dataclasses
 import json
@@ -23,13 +23,13 @@ from coordinator_tasks.service.watch.overview import ConsumerOverview, RunningTo
 from coordinator_tasks.tables import NOBODY, Table, csv_lines, visible, visible_line
 
 MOST_SILENT = 50
-"""Maximum silent registrations in `status`: a registering account can make any number of them."""
+"""Maximum silent registrations in `status`. An account of consumers can register any number."""
 _AT = ("at", "until")
-"""Suffixes of the names of stored times, in seconds since 1970; 0 = never."""
+"""Suffixes of names whose values are times, in seconds since 1970; 0 means never."""
 
 
 def as_json(found: object) -> str:
-    """Values and sequences of dataclasses as JSON."""
+    """Return values, and sequences of dataclasses, as JSON."""
     return visible(json.dumps(_plain(found), indent=2, ensure_ascii=False))
 
 
@@ -46,7 +46,8 @@ def _plain(value: object) -> Any:
 
 
 def rows(found: object) -> Table:
-    """A row for each result, with a column for each field; what is no text or number is JSON."""
+    """Return a row for each result, with a column for each field. A value that is neither text nor number becomes JSON.
+    """
     plain = _plain(found)
     listed = plain if isinstance(plain, list) else [plain]
     records = [one if isinstance(one, dict) else {"result": one} for one in listed]
@@ -68,7 +69,7 @@ def preview_rows(found: Iterable[Preview]) -> Table:
 
 
 def replay_rows(found: Iterable[Mapping[str, Any]]) -> Table:
-    """Return a row for each move of each step of `simulate`; a growth decision has a separate row."""
+    """Return a row for each move of each step of `simulate`. A growth decision has a row of its own."""
     rows: list[tuple[str, ...]] = []
     names: tuple[str, ...] = ()
     for one in found:
@@ -122,16 +123,16 @@ def topics(found: Iterable[TopicOverview]) -> Table:
 
 
 def _state(one: TopicOverview) -> str:
-    """Only a topic with an owner is shown as Stable."""
+    """Return the state for display. A topic without an owner is not shown as Stable."""
     nobody = one.state is State.STABLE and one.partitions and not one.owners
     return "Stable: nobody has it" if nobody else one.state.value
 
 
 def consumers(found: Iterable[ConsumerOverview]) -> Table:
-    """Return a line for each consumer and topic."""
+    """Return a row for each consumer and topic."""
     rows = []
     for one in found:
-        asked = "" if one.expected else one.asked  # the wait for a restart tells the restart
+        asked = "" if one.expected else one.asked  # `problem` already tells the restart that is awaited
         notes = joined((asked, one.unwell, one.problem, one.ended, *first(one.reports)))
         release = f"{one.release} ({one.code})" if one.code else one.release
         who = (one.consumer, one.presence, str(one.incarnation or NOBODY), release or NOBODY, one.address or NOBODY)
@@ -148,9 +149,9 @@ def consumers(found: Iterable[ConsumerOverview]) -> Table:
 
 
 def consumers_text(found: Iterable[ConsumerOverview]) -> str:
-    """The table for a person, with `MOST_SILENT` of the consumers that have no partition and do not answer.
+    """Return the table for a person. It lists `MOST_SILENT` of the consumers that have no partition and do not answer.
 
-    Those that ended with an error come first, because each has its own reason.
+    Consumers that ended with an error come first, because each has a reason of its own.
     """
     listed = list(found)
     without = [one for one in listed if one.problem and not (one.health or one.topics)]
@@ -163,7 +164,7 @@ def consumers_text(found: Iterable[ConsumerOverview]) -> str:
 
 
 def reports(found: Iterable[TopicReport], *, plan_only: bool = False) -> str:
-    """Return the result for each topic, or with `plan_only` the plan, with a table of its moves."""
+    """Return the result for each topic. With `plan_only`, return the plan with a table of its moves."""
     parts = []
     for one in found:
         states = f"{one.before} -> {one.after}" if one.before != one.after else one.after.value
@@ -191,7 +192,7 @@ def report_rows(found: Iterable[TopicReport]) -> Table:
 
 
 def reason_rows(found: Explanation, partition: int | None = None) -> Table:
-    """Return a row for each reason; `partition` = only its reasons."""
+    """Return a row for each reason. `partition`: only reasons of this partition."""
     rows = [
         (verb, ranges(one.partitions), one.text)
         for verb, reasons in _explained(found)
@@ -202,7 +203,7 @@ def reason_rows(found: Explanation, partition: int | None = None) -> Table:
 
 
 def explanation(found: Explanation, partition: int | None = None) -> str:
-    """A plan's summary, then why partitions wait, move and stay, and their state; `partition` = only this one."""
+    """Return a plan's summary, then why partitions wait, move and stay, and their state. `partition`: only this."""
     lines = [f"  {found.summary}" + (f" (inputs {found.inputs})" if found.inputs else "")]
     for verb, reasons in _explained(found):
         for one in reasons:
@@ -217,7 +218,7 @@ def _explained(found: Explanation) -> Iterable[tuple[str, tuple[Reason, ...]]]:
 
 
 def moves(found: Iterable[Move]) -> str:
-    """Return givers, takers, partitions and kinds of moves, in a line for each way."""
+    """Return the moves: a line for each giver, taker and kind, with its partitions."""
     rows = [
         (f"  {len(partitions)}", ranges(partitions), giver or NOBODY, taker or NOBODY, kind.value, ": ".join(HOW[kind]))
         for (giver, taker, kind), partitions in by_way(found).items()
@@ -226,7 +227,8 @@ def moves(found: Iterable[Move]) -> str:
 
 
 def history(found: Iterable[Rebalance], *, left_out: bool = False) -> str:
-    """Moves with giver, taker, reason and duration; newest first. `left_out`: some records are unreadable."""
+    """Return the moves with giver, taker, reason and duration, newest first. `left_out`: some records are unreadable.
+    """
     parts = []
     for one in found:
         verb = "given up after" if one.given_up else "took"
@@ -252,7 +254,7 @@ def history(found: Iterable[Rebalance], *, left_out: bool = False) -> str:
 
 
 def rebalance(found: Sequence[Rebalance]) -> str:
-    """Return a rebalance: its lines of `history`, then each moved partition, and each step."""
+    """Return one rebalance: its lines of `history`, then each moved partition, then each step."""
     (one,) = found
     lines = [history(found)]
     lines += [
@@ -263,9 +265,9 @@ def rebalance(found: Sequence[Rebalance]) -> str:
 
 
 def history_rows(found: Iterable[Rebalance]) -> Table:
-    """Return a row for each rebalance and kind of move; a rebalance without moves has one row.
+    """Return a row for each rebalance and kind of move. A rebalance without moves has one row.
 
-    Partitions that were reset without an owner have a row too.
+    Partitions whose offsets were reset while they had no owner have a row too.
     """
     rows = []
     for one in found:
@@ -286,7 +288,7 @@ def history_rows(found: Iterable[Rebalance]) -> Table:
 
 
 def asked(found: Iterable[ActionRecord], about: str = "", *, left_out: bool = False) -> str:
-    """Return the requests with the former value of each field; newest first, as wide as the terminal.
+    """Return the actions with the former value of each field, newest first, as wide as the terminal.
 
     `left_out`: some records are unreadable.
     """
@@ -301,7 +303,7 @@ def asked(found: Iterable[ActionRecord], about: str = "", *, left_out: bool = Fa
 
 
 def asked_rows(found: Iterable[ActionRecord]) -> Table:
-    """Return a row for each field that a request has changed, with the stored values."""
+    """Return a row for each field that an action has changed, with the stored values."""
     rows = []
     for one in found:
         head = (_time(one.at), _who(one.actor), spelled(one.action), one.about, one.why or NOBODY)
@@ -318,7 +320,7 @@ def _folded(text: str, indent: str) -> list[str]:
 
 
 def _value(stored: str) -> str:
-    """Return a stored value for a person: no JSON, and times as dates. A cut value stays unchanged."""
+    """Return a stored value for a person: without JSON, times as dates. A value that was cut stays unchanged."""
     try:
         return _told(json.loads(stored)) if stored else "nothing"
     except ValueError:
@@ -355,14 +357,15 @@ def _reasons(one: Rebalance, partitions: Iterable[int]) -> str:
 
 
 def _reset_without_owner(one: Rebalance) -> list[int]:
-    """Partitions whose offsets were reset without a move, because they had no owner."""
+    """Return the partitions whose offsets were reset without a move, because they had no owner."""
     plans = [record.plan for record in one.records if record.plan is not None and record.plan.strategy == RESET]
     asked = {partition for plan in plans for reason in plan.moves for partition in reason.partitions}
     return sorted(asked - {move.partition for move in one.moves})
 
 
 def offsets(found: Iterable[PartitionOffset], *, left_out: bool = False) -> Table:
-    """Return the columns of `kafka-consumer-groups --describe`, in its order. `left_out`: a topic is unreadable."""
+    """Return the columns of `kafka-consumer-groups --describe`, in the same order. `left_out`: a topic is unreadable.
+    """
     rows = [
         (
             one.group,
@@ -384,7 +387,7 @@ def offsets(found: Iterable[PartitionOffset], *, left_out: bool = False) -> Tabl
 
 
 def resets(found: Iterable[Reset], *, would: bool = False) -> Table:
-    """Return the columns of `kafka-consumer-groups --reset-offsets`, then the effect, or the effect of a dry run."""
+    """Return the columns of `kafka-consumer-groups --reset-offsets`, and then the effect. `would`: of a dry run."""
     rows = [
         (one.group, one.topic, str(shift.partition), str(shift.target), shift.would_effect if would else shift.effect)
         for one in found
@@ -394,10 +397,7 @@ def resets(found: Iterable[Reset], *, would: bool = False) -> Table:
 
 
 def exported_offsets(found: Iterable[Reset]) -> str:
-    """Return lines of topic,partition,offset, as in exports of Kafka's tool.
-
-    With several groups, the group comes first.
-    """
+    """Return lines of topic,partition,offset, as Kafka's tool exports. With several groups, the group comes first."""
     resets = list(found)
     several = len({one.group for one in resets}) > 1
     lines = [
@@ -437,4 +437,4 @@ def _actor(actor: Actor) -> str:
 Render = Callable[[Any], str | Table]
 Rows = Callable[[Any], Table]
 ACTION_ROWS: Mapping[str, Rows] = {"preview": preview_rows}
-"""Action → function for its rows, where the rows are not the result's fields."""
+"""Action → the function that makes its rows, if the rows are not the fields of the result."""

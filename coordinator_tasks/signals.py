@@ -1,8 +1,8 @@
-"""Acts on signals in a separate thread.
+"""Signals, handled in a separate thread.
 
-Python runs a handler in the main thread, between two instructions. If the main thread is just inside `wait` or `clear`
-of an event, the handler's `set` of the same event waits for ever, as does every other call that takes a lock. A handler
-here only puts a number into a queue whose `put` is reentrant.
+Python runs a handler in the main thread, between two instructions. If the main thread is inside `wait` or `clear` of an
+event at this moment, a `set` of the same event in the handler waits for ever. The same is true of any call that takes a
+lock. So a handler here only puts a number into a queue whose `put` is reentrant.
 """
 
 import logging
@@ -17,9 +17,9 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def on_signals(act: Callable[[int], None], *numbers: int) -> Iterator[None]:
-    """Within the block, call `act` with the number of each of these signals, in order; main thread only.
+    """Within the block, call `act` with the number of each of these signals, in order. Only for the main thread.
 
-    When the block ends, all signals that came within it have been acted on.
+    When the block ends, `act` has been called for all signals that arrived in it.
     """
     came: SimpleQueue[int | None] = SimpleQueue()
 
@@ -27,7 +27,7 @@ def on_signals(act: Callable[[int], None], *numbers: int) -> Iterator[None]:
         for number in iter(came.get, None):
             try:
                 act(number)
-            except Exception:  # an edge: the next signal must be acted on as well
+            except Exception:  # a boundary: the next signal must still be handled
                 log.exception("signal %d", number)
 
     worker = threading.Thread(target=work, name="signals", daemon=True)
@@ -44,7 +44,7 @@ def on_signals(act: Callable[[int], None], *numbers: int) -> Iterator[None]:
 
 @contextmanager
 def stopped_by(*numbers: int) -> Iterator[threading.Event]:
-    """Yield an event, set by the first of these signals; main thread only."""
+    """Yield an event that the first of these signals sets. Only for the main thread."""
     stop = threading.Event()
     with on_signals(lambda _: stop.set(), *numbers):
         yield stop

@@ -1,8 +1,8 @@
-"""A site's own rules for upgrades: callables named in the settings, imported only here.
+"""A site's own rules for upgrades: callables that the settings name. Only this module imports them.
 
-A rule is a callable that takes `Facts` (a step of an upgrade) and returns why the step fails, as a text. An empty text,
-`None` or `True` means success, and `False` failure. Every error in a rule, or of its import, is a `BadRule` of one
-line: the upgrade does not begin then, or pauses.
+A rule takes `Facts` (about a step of an upgrade) and returns, as a text, why the step fails. An empty text, `None` or
+`True` means that the step passes, and `False` that it fails. Every error in a rule, or in its import, becomes a
+`BadRule` of one line. Then an upgrade does not begin, or pauses.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,14 +17,14 @@ from coordinator_tasks.site_strategies import FAILURES, imported, one_line
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """A rule under its name; `source` is `package.module:callable`."""
+    """A rule and its name. `source`: `package.module:callable`."""
 
     name: str
     source: str
     call: Callable[[Facts], object]
 
     def __call__(self, facts: Facts) -> str:
-        """The rule's answer, in one line. Raises `BadRule`."""
+        """Return the rule's answer in one line. Raises `BadRule`."""
         try:
             answer = self.call(facts)
         except FAILURES as error:
@@ -45,7 +45,6 @@ class _Named:
 
 
 def _imported(name: str, source: str) -> SiteRule:
-    """The rule. Raises `BadRule`."""
     advice = "correct it, or install it here; then begin the upgrade, or continue it if it is paused"
     try:
         found = imported(source)
@@ -57,5 +56,5 @@ def _imported(name: str, source: str) -> SiteRule:
 
 
 def rules_of(named: Mapping[str, str]) -> dict[str, Callable[[], SiteRule]]:
-    """Return importers of the settings' rules, by name. An importer raises `BadRule`."""
+    """Return name → importer, for the rules in the settings. An importer raises `BadRule`."""
     return {name: partial(_imported, name, source) for name, source in named.items()}

@@ -1,8 +1,7 @@
-"""A site's own strategies: callables named in the settings, or registered as entry points; imported only here.
+"""A site's own strategies: callables that the settings name, or entry points. Only this module imports them.
 
-A strategy is a callable that takes a read-only `Problem` (one topic; its members with their free attributes) and
-returns partition → member. Every error in a strategy, or of its import, becomes a `Refused` of one line, and holds only
-the topics with this strategy.
+A strategy takes a read-only `Problem` (one topic; its members with their free attributes) and returns partition →
+member. Every error in a strategy, or in its import, becomes a `Refused` of one line, and holds only its topics.
 """
 
 import traceback
@@ -19,15 +18,15 @@ from coordinator_tasks.core.text.partition_text import cut
 
 GROUP = "kafka_partition_coordinator.strategies"
 FAILURES = (Exception, SystemExit)
-"""Errors of a site's code: an exit in the code, such as in an imported script, must not end the coordinator."""
-_SHOWN = 200  # characters of a foreign error
+"""Errors of a site's code. An exit in the code, for example in an imported script, must not end the coordinator."""
+_SHOWN = 200  # characters shown of another program's error
 
 
 @dataclass(frozen=True, slots=True)
 class SiteStrategy:
-    """A site's strategy under its name; `source` is its origin.
+    """A site's strategy and its name. `source`: where it comes from.
 
-    `partial`: partitions may stay without an owner; the callable then has an attribute `partial`.
+    `partial`: partitions may stay without an owner. The callable declares this by an attribute `partial`.
     """
 
     name: str
@@ -36,7 +35,7 @@ class SiteStrategy:
     partial: bool = False
 
     def assign(self, problem: Problem) -> Mapping[int, str]:
-        """The callable's answer. Raises `BadStrategy` for an error or a wrong answer."""
+        """Return the callable's answer. Raises `BadStrategy` for an error or a wrong answer."""
         try:
             answer = self.call(_read_only(problem))
             answer = dict(answer.items()) if isinstance(answer, Mapping) else answer
@@ -60,7 +59,7 @@ class SiteStrategy:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A strategy with a failed import: the topics are held with the reason."""
+    """A strategy whose import has failed. Its topics are held, with the reason."""
 
     why: str
 
@@ -74,7 +73,7 @@ class Broken:
 
 
 def strategies_of(default: str, parameters: Mapping[str, str], named: Mapping[str, str]) -> Strategies:
-    """Return the built-in, the configured and the registered strategies. Of equal names, the first counts.
+    """Return built-in strategies, those in the settings, and entry points. Of equal names, the first counts.
 
     Raises `BadStrategy` if `default` is unknown, if a built-in `default` refuses the parameters, or if `named` has the
     name of a built-in strategy.
@@ -119,7 +118,7 @@ def imported(source: str) -> Any:
 
 
 def _read_only(problem: Problem) -> Problem:
-    """Return a read-only copy for the strategy: the answer is validated against the original."""
+    """Return a read-only copy for the strategy. The answer is validated against the original."""
     members = {
         name: replace(member, attributes=MappingProxyType(dict(member.attributes)))
         for name, member in problem.members.items()
@@ -132,7 +131,7 @@ def _read_only(problem: Problem) -> Problem:
 
 
 def one_line(error: BaseException) -> str:
-    """`KeyError: 'rack' (mine.py, line 12)`."""
+    """Return a text such as `KeyError: 'rack' (mine.py, line 12)`."""
     kind = type(error).__name__
     try:
         text = " ".join(f"{kind}: {error}".split())

@@ -1,4 +1,5 @@
-"""The tokens of the consumers' interfaces: a token from the settings, or tokens of a file, read again after changes."""
+"""The tokens of the consumers' interfaces: one token from the settings, or a file's tokens, read again after changes.
+"""
 
 import logging
 import threading
@@ -11,15 +12,15 @@ log = logging.getLogger(__name__)
 
 
 def is_token(text: str) -> bool:
-    """Return whether an HTTP header takes the text: visible ASCII characters without a space."""
+    """Return whether the text fits into an HTTP header: visible ASCII characters without a space."""
     return text.isascii() and text.isprintable() and " " not in text
 
 
 class StatusTokens:
-    """A consumer accepts all tokens, and the coordinator sends the first; for any thread.
+    """The tokens, for use by any thread. A consumer accepts all tokens; the coordinator sends the first.
 
-    `file` has one token per line. While it is unusable, the former tokens stay. Raises `BadSettings` if unusable at the
-    start.
+    `file` has one token per line. While the file is unusable, the former tokens stay valid. If it is unusable at the
+    start, `BadSettings` is raised.
     """
 
     def __init__(self, token: str = "", file: str = "") -> None:
@@ -31,7 +32,7 @@ class StatusTokens:
             self._known = self._read()
 
     def all(self) -> tuple[str, ...]:
-        """Return all valid tokens; empty = no token is required."""
+        """Return all valid tokens; empty if no token is required."""
         with self._lock:
             if self._file and (now := stamp(self._file)) != self._stamp:
                 self._stamp = now

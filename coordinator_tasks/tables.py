@@ -1,4 +1,4 @@
-"""Rows with a header, as columns for a person and as CSV for a program. Pure."""
+"""Rows with a header: columns for a person, CSV for a program. Pure."""
 
 import csv
 import io
@@ -9,21 +9,19 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 NOBODY = "-"
-"""Text of an empty cell in a table; CSV leaves the cell empty."""
+"""The text of an empty cell for a person. In CSV the cell is empty."""
 _SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20"
-"""First characters of a formula: the last four are the full-width forms of the others."""
+"""Characters with which a formula begins. The last four are full-width forms of the others."""
 _FORMULA = (*_SIGNS, "\t", "\r", "\n")
 _WITHIN, _SIGN = r"(?<=[;\t\r\n])", f"(?=[{re.escape(_SIGNS)}])"
-"""Place within a cell where a spreadsheet that separates cells by `;` or tab begins a formula, quoted or not."""
+"""Where a formula may begin inside a cell, quoted or not, if a spreadsheet also separates cells by `;` or tab."""
 _LATER_FORMULA = re.compile(_WITHIN + _SIGN)
 _LATER_APOSTROPHE = re.compile(f"{_WITHIN}'{_SIGN}")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 
 
 def visible(text: str) -> str:
-    """Return the text with active or invisible characters escaped as in JSON; line breaks stay.
-
-    Printed text is foreign.
+    """Return a text from outside for printing: active or invisible characters are escaped as in JSON, line breaks stay.
     """
     if all(map(str.isprintable, text.split("\n"))):
         return text
@@ -31,32 +29,32 @@ def visible(text: str) -> str:
 
 
 def visible_line(text: str) -> str:
-    """The same, without line breaks."""
+    """Return `visible` of the text, with line breaks escaped too."""
     return visible(text).replace("\n", "\\n")
 
 
 def csv_lines(rows: Iterable[Sequence[str]]) -> str:
-    """Return lines of RFC 4180, without formulas for a spreadsheet."""
+    """Return lines of RFC 4180. No cell is a formula for a spreadsheet."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows([_no_formula(cell) for cell in row] for row in rows)
     return out.getvalue().rstrip("\n")
 
 
 def _no_formula(cell: str) -> str:
-    """Return the cell, with an apostrophe before a formula; a number stays a number."""
+    """Return the cell, with an apostrophe before a formula. A number stays a number."""
     cell = _LATER_FORMULA.sub("'", cell)
     return f"'{cell}" if cell.startswith(_FORMULA) and not _NUMBER.fullmatch(cell) else cell
 
 
 def without_apostrophe(cell: str) -> str:
-    """Return the cell before `csv_lines` wrote it."""
+    """Return the cell's text before `csv_lines` added an apostrophe."""
     cell = _LATER_APOSTROPHE.sub("", cell)
     return cell[1:] if cell.startswith(tuple(f"'{begin}" for begin in _FORMULA)) else cell
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`none`: a person's text for an empty table; `merged`: number of leading cells shown once if repeated."""
+    """`none`: the text for a person if the table is empty. `merged`: number of leading cells shown once if repeated."""
 
     headers: Sequence[str]
     rows: Iterable[Sequence[str]]
@@ -64,7 +62,7 @@ class Table:
     merged: int = 0
 
     def __str__(self) -> str:
-        """Columns as wide as their widest cell."""
+        """Return columns, each as wide as its widest cell."""
         cells = [[visible_line(cell) for cell in row] for row in self.rows]
         if not cells:
             return self.none
@@ -81,6 +79,6 @@ class Table:
 
     @property
     def csv(self) -> str:
-        """Lines of RFC 4180 with a header; nothing is left out."""
+        """Return lines of RFC 4180 with a header, without merging cells."""
         rows = [["" if cell == NOBODY else cell.strip() for cell in row] for row in self.rows]
         return csv_lines([[name.strip() for name in self.headers], *rows])

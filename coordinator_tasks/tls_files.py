@@ -1,4 +1,4 @@
-"""Certificates and keys in files: loaded, or refused with the name of the setting."""
+"""Certificates and keys in files: loaded, or refused with an error that names the setting."""
 
 import ssl
 from dataclasses import dataclass, field
@@ -6,17 +6,15 @@ from pathlib import Path
 
 from coordinator_tasks.core.errors import BadSettings
 
-# OpenSSL's X509_V_ERR_* in openssl/x509_vfy.h.
+# The values of OpenSSL's X509_V_ERR_* in openssl/x509_vfy.h.
 _OUT_OF_TIME, _OTHER_HOST = (9, 10), (62, 64)
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """`ca`, `certificate` and `key` are files in PEM, `key_password` is the pass phrase of an encrypted key.
+    """`ca`, `certificate` and `key` are files in PEM; `key_password` is an encrypted key's pass phrase. Optional.
 
-    All optional.
-
-    For errors: `settings` is the prefix of the settings' names, `purpose` the function that fails without them.
+    For errors: `settings` is the prefix of the settings' names, `purpose` names the function that needs the files.
     """
 
     settings: str
@@ -27,7 +25,7 @@ class TlsFiles:
     key_password: str = field(default="", repr=False)
 
     def check_complete(self) -> None:
-        """Raise `Refused` for a certificate without a key, or a key without a certificate."""
+        """Raise `Refused` if there is a certificate without a key, or a key without a certificate."""
         if bool(self.certificate) != bool(self.key):
             there, missing = ("certificate", "key") if self.certificate else ("key", "certificate")
             raise BadSettings(
@@ -36,7 +34,7 @@ class TlsFiles:
             )
 
     def load(self, context: ssl.SSLContext) -> ssl.SSLContext:
-        """Load the files into `context` and return it; raises `BadSettings` with the file and the problem."""
+        """Load the files into `context` and return it. Raises `BadSettings`, which names the file and the problem."""
         self.check_complete()
         for name in ("ca", "certificate", "key"):
             self._check_readable(name, getattr(self, name))
@@ -85,7 +83,7 @@ class TlsFiles:
 
 
 def bad_certificate(error: ssl.SSLCertVerificationError, ca: str, setting: str) -> str:
-    """Return why a server's certificate is refused and the remedy, as the end of a sentence; `setting` is that of `ca`."""
+    """Return, as the end of a sentence, why a server's certificate is refused, and the remedy. `setting`: of `ca`."""
     said = error.verify_message.rstrip(".")
     if error.verify_code in _OUT_OF_TIME:
         return f"its certificate is not valid today ({said}); renew it, or correct this host's clock"

@@ -61,9 +61,9 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @contextmanager
 def open_coordinator(settings: Settings) -> Iterator[Coordinator]:
-    """A connected coordinator for the block; raises `StoreUnavailable` if ZooKeeper does not answer.
+    """Yield a connected coordinator for the block. Raises `StoreUnavailable` if ZooKeeper does not answer.
 
-    Kafka, the consumers and a registry outside ZooKeeper are asked only when needed.
+    Kafka, the consumers, and a registry outside ZooKeeper are asked only when needed.
     """
     paths, clock = Paths(settings.cluster), SystemClock()
     own = strategies_of(settings.strategy, settings.parameters, settings.strategies)
@@ -100,7 +100,7 @@ def open_coordinator(settings: Settings) -> Iterator[Coordinator]:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSession:
-    """The adapters of a consumer's agent. `registry` is kept over lost sessions: register again after each.
+    """The adapters of a consumer's agent. `registry` outlives lost sessions: register again after each.
 
     `process`: the name of this process on its host, for its registration.
     """
@@ -113,12 +113,12 @@ class ConsumerSession:
     process: str = ""
 
     def claim_incarnation(self, consumer: str) -> int:
-        """Draw this process's incarnation, once per start."""
+        """Draw this process's incarnation, once per process."""
         return claim_incarnation(self.zk, self.paths, consumer, step=1 + secrets.randbelow(MAX_STEP))
 
     @property
     def separate(self) -> bool:
-        """Whether consumer and coordinator have different ZooKeeper accounts."""
+        """Return whether consumer and coordinator have different ZooKeeper accounts."""
         return self.settings.zookeeper_access.separate
 
     def group_offsets(self, group: str) -> GroupOffsets:
@@ -128,17 +128,17 @@ class ConsumerSession:
         return ConfluentGroupOffsets(kafka, group, limit_s)
 
     def records(self, group: str) -> RecordAccess:
-        """Access to records of the settings' brokers; `group`: a group on which the account has rights."""
+        """Return the access to records of the settings' brokers. `group`: a group on which the account has rights."""
         return ConfluentRecords(self.settings.kafka, group, self.settings.answer_timeout_s)
 
     def sampler(self) -> RecordSampler:
-        """A sampler of records of the settings' brokers."""
+        """Return a sampler of records of the settings' brokers."""
         return ConfluentRecordSampler(self.settings.kafka, f"{self.settings.cluster}-samples")
 
 
 @contextmanager
 def open_consumer_session(settings: Settings) -> Iterator[ConsumerSession]:
-    """Connect a consumer: its own ZooKeeper session and the registry. Raises `StoreUnavailable`."""
+    """Yield a consumer's adapters, with its own ZooKeeper session and registry. Raises `StoreUnavailable`."""
     paths, clock = Paths(settings.cluster), SystemClock()
     with ExitStack() as ending:
         zk = open_zookeeper(settings)
@@ -154,15 +154,15 @@ def open_consumer_session(settings: Settings) -> Iterator[ConsumerSession]:
             )
             ending.callback(files.close)
         else:
-            # The session of a process that has just died holds the id until the session expires.
+            # After a process has died, its session holds the id until the session expires.
             registry = ZooKeeperRegistry(zk, paths, clock, wait_s=zk.session_timeout_s + 1.0, is_gone=is_gone)
         yield ConsumerSession(settings, paths, zk, registry, clock, this_process())
 
 
 def open_zookeeper(settings: Settings) -> KazooZooKeeper:
-    """Open a ZooKeeper session; the caller closes it.
+    """Open a ZooKeeper session. The caller closes it.
 
-    Raises `Refused` for open or foreign folders of the cluster, and `StoreUnavailable`.
+    Raises `StoreUnavailable`, and `Refused` if other accounts may change or own a folder of the cluster.
     """
     paths, zk = Paths(settings.cluster), connect_zookeeper(settings)
     with ExitStack() as on_error:
@@ -173,9 +173,9 @@ def open_zookeeper(settings: Settings) -> KazooZooKeeper:
 
 
 def set_access_lists(settings: Settings) -> int:
-    """Give every node of the cluster the access list of the settings; return the number of nodes.
+    """Give every node of the cluster the access list that the settings require. Return the number of nodes.
 
-    Raises `Refused` if the settings close no nodes, or another account owns a node, and `StoreUnavailable`.
+    Raises `StoreUnavailable`. Raises `Refused` if the settings restrict no nodes, or another account owns a node.
     """
     if not settings.zookeeper_access.closes_nodes:
         raise BadSettings("the settings have no log-in to ZooKeeper that closes nodes; set zookeeper_access")
@@ -193,7 +193,7 @@ def set_access_lists(settings: Settings) -> int:
 
 
 def connect_zookeeper(settings: Settings) -> KazooZooKeeper:
-    """Open a ZooKeeper session without a check of its folders; the caller closes it."""
+    """Open a ZooKeeper session, and do not check the folders. The caller closes the session."""
     return KazooZooKeeper(
         settings.zookeeper,
         session_timeout_s=settings.session_timeout_s,
@@ -203,18 +203,18 @@ def connect_zookeeper(settings: Settings) -> KazooZooKeeper:
 
 
 def check_folders(zk: KazooZooKeeper, paths: Paths) -> None:
-    """Raise `Refused` for an open or foreign folder of the cluster, and `StoreUnavailable`."""
+    """Raise `Refused` if other accounts may change or own a folder of the cluster, and `StoreUnavailable`."""
     zookeeper_rights.check_closed(zk, (paths.base, *paths.folders()))
 
 
 def ask_brokers(kafka: Mapping[str, str]) -> None:
-    """Log in at the brokers and wait for an answer; raises `KafkaUnavailable` or `Refused` with the problem."""
-    # Every account may ask for the brokers; for a topic, only an account with rights.
+    """Log in at the brokers and wait for an answer. Raises `KafkaUnavailable` or `Refused`, which name the problem."""
+    # Every account may list the brokers, but only an account with rights may ask for a topic.
     KafkaRights(kafka).brokers()
 
 
 def librdkafka_version() -> str:
-    """Return the version of the library in use, such as 2.6.1."""
+    """Return the version of the loaded library, such as 2.6.1."""
     return str(confluent_kafka.libversion()[0])
 
 
@@ -236,7 +236,7 @@ def _folder(settings: Settings) -> Path:
 
 
 def _boot_id() -> str:
-    """Return the id of this boot of the machine; empty if the kernel gives none."""
+    """Return the id of the machine's present boot; empty if the kernel does not tell."""
     try:
         return BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:

@@ -1,1 +1,1 @@
-"""Pure decisions: no clock, no randomness, no network, no logging."""
+"""Pure decisions, without clock, random numbers, network or log."""

@@ -1,7 +1,7 @@
-"""Protocols through which the core and the services reach the outside world.
+"""Protocols by which the core and the services reach servers and clocks.
 
-The adapters implement the protocols on real servers. The tests and the simulation have fakes in memory. The same
-contract tests run on both. Every method may raise the `Unavailable` error of its server.
+The adapters implement the protocols on real servers. Tests and simulation implement them in memory. The same contract
+tests run on both. Every method may raise the `Unavailable` error of its server.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,7 +15,7 @@ from coordinator_tasks.core.model import Answer, Committed, KafkaRecord, Member,
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """The fields of ZooKeeper's Stat in use. The server's times are in seconds since 1970."""
+    """The fields of ZooKeeper's Stat that are used. Times are the server's, in seconds since 1970."""
 
     version: int
     created_at: float
@@ -45,7 +45,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class SetData:
-    """Part of a transaction: fails with `LookAgain` unless the node has this version (-1 = any)."""
+    """Part of a transaction: fails with `LookAgain` unless the node has this version (-1 means any)."""
 
     path: str
     data: bytes
@@ -54,7 +54,7 @@ class SetData:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Part of a transaction: fails with `LookAgain` unless the node has this version (-1 = any)."""
+    """Part of a transaction: fails with `LookAgain` unless the node has this version (-1 means any version)."""
 
     path: str
     version: int = -1
@@ -70,11 +70,11 @@ class VersionCheck:
 
 Operation: TypeAlias = Create | SetData | Delete | VersionCheck
 Watcher: TypeAlias = Callable[[], None]
-"""Called at most once, on a change, from another thread; it must not block."""
+"""Called at most once, after a change, from another thread. It must not block."""
 
 
 class Connection(StrEnum):
-    """State of a ZooKeeper session. SUSPENDED is not LOST: the session may come back with its ephemeral nodes."""
+    """State of a ZooKeeper session. After SUSPENDED, unlike LOST, the session may return with its ephemeral nodes."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
@@ -82,40 +82,39 @@ class Connection(StrEnum):
 
 
 class ZooKeeper(Protocol):
-    """A ZooKeeper session. Watches are one-shot: to wait for a change, read again after re-arming, and poll as well."""
+    """A ZooKeeper session. A watch fires once. To wait for a change, set it again, then read again; and poll as well.
+    """
 
     def get(self, path: str, watch: Watcher | None = None) -> Node:
-        """Read a znode, and watch its data; raises `NodeMissing`."""
+        """Read a znode and watch its data; raises `NodeMissing`."""
 
     def find(self, path: str, watch: Watcher | None = None) -> Node | None:
-        """Read a znode; return `None` if absent. The watch fires when the znode is changed, created or deleted."""
+        """Read a znode; `None` if absent. The watch fires when the znode is changed, created or deleted."""
 
     def get_many(self, paths: Sequence[str], watches: Sequence[Watcher | None] = ()) -> list[Node | None]:
-        """Read many znodes by pipelining, in the order of `paths`; `None` for each absent znode. The reads are not
-        atomic.
+        """Read many znodes by pipelining, in the order of `paths`; `None` if absent. The reads are not atomic.
 
-        `watches`: one per path, as for `find`; by default there are no watches.
+        `watches`: one for each path, as in `find`; by default none.
         """
 
     def children(self, path: str, watch: Watcher | None = None) -> list[str]:
         """Return the sorted names of a znode's children; raises `NodeMissing`."""
 
     def transact(self, operations: Sequence[Operation]) -> list[str | Stat | None]:
-        """Apply all operations or none. Return a created node's path, a set node's new stat, and `None` for other
-        operations.
+        """Apply all operations or none. Return for each the created node's path, the set node's new stat, or `None`.
 
         Raises `LookAgain` (or its kinds `NodeMissing`, `NodeExists`) if a guard fails; nothing was applied. Raises
         `StoreUnavailable` if the connection breaks. The outcome is then unknown: compare before you try again.
         """
 
     def ensure(self, path: str) -> None:
-        """Create an empty persistent znode and its parents where missing."""
+        """Create a persistent znode without data, and its parents, where missing."""
 
     def sync(self) -> None:
         """Make later reads see all earlier writes."""
 
     def listen(self, listener: Callable[[Connection], None]) -> None:
-        """Call `listener` on every change of the connection, from another thread; it must not block."""
+        """Call `listener` on every change of the connection, from another thread. The listener must not block."""
 
     @property
     def session_id(self) -> int:
@@ -123,7 +122,7 @@ class ZooKeeper(Protocol):
 
     @property
     def session_timeout_s(self) -> float:
-        """Return the session time-out granted by the server."""
+        """Return the session time-out that the server has granted."""
 
     def close(self) -> None:
         """End the session. The server deletes its ephemeral nodes at once."""
@@ -136,46 +135,46 @@ class Discovery(Protocol):
         """Return all registered consumers by id, no older than this call; raises `DiscoveryUnavailable`."""
 
     def watch(self, watcher: Watcher) -> None:
-        """Call `watcher` once at the next change of membership. Poll as well: some registries report no changes."""
+        """Call `watcher` once, at the next change of membership. Poll as well: some registries report no changes."""
 
 
 class Registry(Protocol):
     """The consumer's side of service discovery."""
 
     def register(self, member: Member) -> None:
-        """Register, also after a lost session; raises `IdInUse` while another incarnation is registered."""
+        """Register, also again after a lost session. Raises `IdInUse` while another incarnation is registered."""
 
     def deregister(self, consumer: str, incarnation: int) -> None:
         """Remove the registration of this incarnation. Another incarnation's registration stays."""
 
 
 class StatusClient(Protocol):
-    """Reads the consumers' own interfaces."""
+    """The client of the consumers' own interfaces."""
 
     def ask(self, members: Collection[Member], known: Mapping[str, int] | None = None) -> Mapping[str, Answer]:
-        """Ask all consumers at once, each within the client's time limit. Return one answer per consumer.
+        """Ask all consumers at once, each within the client's time limit. Return one answer for each consumer.
 
-        `known`: consumer → number of partitions it may run; 0 for a consumer that has answered before. Consumers with
-        partitions are asked first, within separate bounds. The rest share bounds; `Silence.UNASKED` marks a consumer
-        left out by a bound.
+        `known`: consumer → number of partitions it may run; 0 if it has only answered before. Consumers with partitions
+        are asked first, within limits of their own. All others share limits. `Silence.UNASKED` marks a consumer that
+        was not asked because of these limits.
         """
 
     def unreachable(self, members: Collection[Member]) -> Mapping[str, Unreachable]:
-        """Return the consumers that refuse a new connection within the time limit, with reasons. Nothing is sent."""
+        """Return the consumers that refuse a new connection within the time limit, with reasons. No request is sent."""
 
     def post_topic(self, member: Member, topic: str, node: bytes) -> bool:
-        """Post the stored topic node to a detached consumer. Return whether the consumer took the node."""
+        """Post a stored topic node to a detached consumer. Return whether the consumer accepted it."""
 
 
 Wanted: TypeAlias = Mapping[str, Mapping[str, Collection[int]]]
 """Group → topic → partitions."""
 TopicAnswer: TypeAlias = Mapping[int, Committed] | CoordinatorError
 GroupAnswer: TypeAlias = Mapping[str, TopicAnswer] | CoordinatorError
-"""Topic → partition → the committed offset, or the error that hides the offset."""
+"""Topic → partition → committed offset; or an error in place of the topic's or the group's offsets."""
 
 
 def committed_of(answer: GroupAnswer, topic: str) -> Mapping[int, Committed]:
-    """Return one topic's committed offsets from its group's answer; raise Kafka's error if the answer has one."""
+    """Return the committed offsets of one topic from its group's answer. Raise the error if the answer has one."""
     found = answer if isinstance(answer, CoordinatorError) else answer.get(topic, {})
     if isinstance(found, CoordinatorError):
         raise found
@@ -188,24 +187,25 @@ class KafkaAdmin(Protocol):
     def describe(
         self, topics: Collection[str], problems: dict[str, CoordinatorError] | None = None
     ) -> Mapping[str, TopicDescription | None]:
-        """Return id and partitions of each topic; `None` = unknown topic.
+        """Return id and partitions of each topic; `None` for an unknown topic.
 
-        A topic that Kafka does not describe (`KafkaUnavailable` or `Refused`) is left out, with its error in
-        `problems`. An error common to all topics is raised.
+        If Kafka does not describe a topic (`KafkaUnavailable` or `Refused`), the topic is left out, and `problems` gets
+        its error. An error that concerns all topics is raised.
         """
 
     def committed(self, wanted: Wanted) -> Mapping[str, GroupAnswer]:
         """Return the committed offsets of many groups at once, with one request for each group.
 
-        Metadata is read; partitions without an offset are left out. A group, or a topic of it, that cannot be read has
-        its error (`KafkaUnavailable` or `Refused`) in place of an answer.
+        The metadata is decoded. Partitions without an offset are left out. If a group, or one of its topics, cannot be
+        read, an error (`KafkaUnavailable` or `Refused`) takes the place of its answer.
         """
 
     def bounds(self, topic: str, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
         """Return partition → its first offset and the offset after its last, for existing partitions with a leader."""
 
     def at_times(self, topic: str, times_ms: Mapping[int, int]) -> Mapping[int, int]:
-        """Return partition → offset of its first record at or after a time (milliseconds since 1970), if any."""
+        """Return partition → offset of its first record at or after a time (milliseconds since 1970), if there is one.
+        """
 
     def group_members(self, group: str) -> tuple[str, ...]:
         """Return client id and host of the members that subscribe in this group now."""
@@ -219,23 +219,24 @@ class GroupOffsets(Protocol):
         """Return whether commits are transactions, so that Kafka itself refuses a former owner's commits."""
 
     def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
-        """Return the group's committed offsets, with their metadata read; partitions without an offset are left out."""
+        """Return the group's committed offsets with decoded metadata. Partitions without an offset are left out."""
 
     def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> Mapping[int, str]:
-        """Tell all that the caller holds of the topic with this id, before it reads where a new holding begins.
+        """Declare all that the caller holds of the topic with this id. Call before reading where a new holding begins.
 
-        If commits are transactions, Kafka refuses anybody else's commit of a new partition from now on, until another
-        consumer holds it. Otherwise this has no effect. Returns why some are not held yet; the next call continues.
+        If commits are transactions, from now on Kafka refuses commits of a newly held partition by all other clients,
+        until another consumer holds it. Otherwise this call has no effect. Returns partition → why not held yet; the
+        next call continues.
         """
 
     def commit(self, topic: str, offsets: Mapping[int, Committed]) -> Mapping[int, str]:
-        """Commit synchronously; raises `KafkaUnavailable` (unknown outcome), `GroupInUse` or `CommitFenced`.
+        """Commit synchronously. Raises `KafkaUnavailable` (unknown outcome), `GroupInUse` or `CommitFenced`.
 
-        Returns why some are not committed (unknown outcome), while all others are.
+        Returns partition → why its commit has an unknown outcome. All other partitions are committed.
         """
 
     def describe(self, topic: str) -> TopicDescription | None:
-        """Return id and partitions of the topic as it is now; `None` = unknown topic."""
+        """Return id and partitions of the topic at present; `None` if the topic is unknown."""
 
     def ends(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
         """Return partition → the offset after its last readable record, for existing partitions with a leader."""
@@ -244,7 +245,8 @@ class GroupOffsets(Protocol):
         """Return partition → the first available offset, for existing partitions with a leader."""
 
     def at_times(self, topic: str, times_ms: Mapping[int, int]) -> Mapping[int, int]:
-        """Return partition → offset of its first record at or after a time (milliseconds since 1970), if any."""
+        """Return partition → offset of its first record at or after a time (milliseconds since 1970), if there is one.
+        """
 
 
 class RecordSampler(Protocol):
@@ -253,7 +255,7 @@ class RecordSampler(Protocol):
     def mean_bytes(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, float]:
         """Return partition → mean bytes (key, value and headers) of some records from this offset on.
 
-        Partitions whose records do not arrive in time are left out. Blocks for some seconds; raises `KafkaUnavailable`
+        Partitions whose records do not arrive in time are left out. Blocks for some seconds. Raises `KafkaUnavailable`
         and `BadSettings`.
         """
 
@@ -262,26 +264,26 @@ class RecordAccess(Protocol):
     """Reads single records again, and writes records; raises `KafkaUnavailable`."""
 
     def partition_count(self, topic: str) -> int:
-        """Return the number of the topic's partitions; 0 = no such topic."""
+        """Return the number of the topic's partitions; 0 if the topic does not exist."""
 
     def read(
         self, topic: str, spans: Sequence[tuple[int, int, int]], most_bytes: int, isolation: str = ""
     ) -> Mapping[tuple[int, int], KafkaRecord] | None:
-        """Return the records of these (partition, first offset, end) by (partition, offset).
+        """Return (partition, offset) → record, for these spans (partition, first offset, end).
 
-        `None` = more than `most_bytes`, or the log begins within a span of several offsets. A span of one offset that the
-        log no longer has is left out. `isolation`: Kafka's `isolation.level`.
+        `None` if there are more than `most_bytes`, or if a span of several offsets begins before the log does. If the
+        log no longer has a single offset, its span is left out. `isolation`: Kafka's `isolation.level`.
         """
 
     def send(self, topic: str, records: Sequence[tuple[int, KafkaRecord]]) -> None:
-        """Write records to partitions; all replicas in sync have the records on return."""
+        """Write records to partitions. On return, all replicas in sync have the records."""
 
 
 class Clock(Protocol):
-    """Time and sleep; tests and the simulation have their own."""
+    """Time and sleep. Tests and simulation have clocks of their own."""
 
     def now(self) -> float:
-        """Seconds since 1970."""
+        """Return seconds since 1970."""
 
     def monotonic(self) -> float:
         """Return seconds that never go back, from an arbitrary start."""

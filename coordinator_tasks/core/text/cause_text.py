@@ -10,7 +10,7 @@ _MOST = 10  # causes of one kind in a record
 
 
 def kept(causes: Iterable[Cause]) -> tuple[Cause, ...]:
-    """Return the first ten causes, and how many more there are."""
+    """Return the first ten causes. If there are more, the last entry has their number."""
     found = tuple(causes)
     more = (Cause(CauseKind.MORE, amount=len(found) - _MOST),) if len(found) > _MOST else ()
     return (*found[:_MOST], *more)
@@ -22,7 +22,7 @@ def of_one(cause: Cause) -> str:
 
 
 def said(causes: Sequence[Cause], word: Callable[[Cause], str] = of_one) -> str:
-    """Return the causes in one sentence. `word` gives one cause in words."""
+    """Return the causes in one sentence. `word` turns one cause into words."""
     on = bool(causes) and causes[0].kind is CauseKind.CONTINUED
     sentence = "; ".join(map(word, causes[on:]))
     if not on:
@@ -36,7 +36,7 @@ def by_whom(cause: Cause) -> str:
 
 
 def restart_planned(cause: Cause) -> str:
-    """Return the person behind a planned restart of a missing consumer, as the end of a clause; empty without a plan."""
+    """Return who planned a missing consumer's restart, as the end of a clause; empty without a planned restart."""
     return f", restart planned by {cause.by}" if cause.by else ""
 
 

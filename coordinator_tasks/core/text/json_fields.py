@@ -1,4 +1,5 @@
-"""JSON objects, read strictly. Each wrong type, missing field or odd number raises `Malformed` with the path."""
+"""JSON objects, read strictly: a wrong type, a missing field or an impossible number raises `Malformed` with the path.
+"""
 
 import json
 from collections import Counter
@@ -12,8 +13,8 @@ MAX_BYTES = 1_000_000  # ZooKeeper's own limit (jute.maxbuffer) is 1,048,575
 MAX_NUMBER = 2**63 - 1  # Kafka's own limit for an offset
 MAX_LINK_CHARS = 500
 MAX_COUNT = 2**53 - 1
-"""Maximum of epochs and incarnations. The next number can still be counted, written and read."""
-MAX_REAL = 1e15  # sums and products of many stay finite
+"""Maximum of epochs and incarnations. The next larger number can still be counted, written and read."""
+MAX_REAL = 1e15  # sums and products of many such numbers stay finite
 MAX_TIME = 253_402_300_799.0  # the last second of the year 9999, which a page can still show
 MAX_SPAN_S = 1e9  # maximum of a measured span: some thirty years
 MAX_GENERATION = 64  # characters; ours have 16
@@ -22,7 +23,7 @@ V = TypeVar("V")
 
 
 class Fields:
-    """One JSON object at `path`. Errors name its place `where` inside the node."""
+    """One JSON object at `path`. Errors name `where` it is inside the node."""
 
     __slots__ = ("data", "path", "where")
 
@@ -33,9 +34,9 @@ class Fields:
 
     @classmethod
     def parse(cls, path: str, raw: bytes, version: int, limit: int = MAX_BYTES, *, once: bool = False) -> "Fields":
-        """Read the object of a znode and check its `version`. A missing version is 1, as in the contract's examples.
+        """Read the object of a znode and check its `version`. A missing version counts as 1.
 
-        `once`: refuse a repeated name in an object; by default the last value counts.
+        `once`: refuse an object with a repeated name. By default the last value counts.
         """
         if len(raw) > limit:
             raise Malformed(path, f"has {len(raw)} bytes, more than {limit}")
@@ -66,7 +67,7 @@ class Fields:
     def number(self, name: str, default: int = MISSING, most: int = MAX_NUMBER) -> int:
         """Return a whole number from 0 to `most`."""
         value = self.data.get(name, default)
-        if type(value) is not int or not 0 <= value <= most:  # a bool is an instance of int
+        if type(value) is not int or not 0 <= value <= most:  # a bool is an instance of int, too
             raise self._wrong(name, value, f"a whole number from 0 to {most}")
         return value
 
@@ -75,7 +76,8 @@ class Fields:
         return self.number(name, MISSING, MAX_COUNT)
 
     def generation(self, name: str) -> str:
-        """Return the name of a generation. Its length is limited, because nodes repeat names from answers."""
+        """Return the name of a generation. Its length is limited, because a node repeats names from consumers' answers.
+        """
         value = self.text(name)
         if len(value) > MAX_GENERATION:
             raise self.bad(name, f"has {len(value)} characters, more than {MAX_GENERATION}")
@@ -89,7 +91,7 @@ class Fields:
         return float(value)
 
     def time(self, name: str, default: float = MISSING) -> float:
-        """Return seconds since 1970, until the year 9999."""
+        """Return seconds since 1970, up to the year 9999."""
         return self.real(name, default, MAX_TIME)
 
     def flag(self, name: str) -> bool:
@@ -99,7 +101,7 @@ class Fields:
         return value
 
     def choice(self, name: str, kind: Callable[[str], V]) -> V:
-        """Return a member of a closed set."""
+        """Return a member of an enumeration."""
         value = self.text(name)
         try:
             return kind(value)
@@ -113,7 +115,7 @@ class Fields:
         return Fields(self.path, value, f"{self.where}{name}.")
 
     def partitions(self, name: str) -> tuple[int, ...]:
-        """Return different partition numbers, sorted; empty if missing."""
+        """Return partition numbers without repeats, sorted; empty if missing."""
         value = self._list(name, "partitions")
         for one in value:
             if type(one) is not int or not 0 <= one <= MAX_PARTITION:
@@ -150,13 +152,13 @@ class Fields:
 
 
 def read_json(text: str, *, once: bool = False) -> Any:
-    """Return the value of a JSON text. Raises `ValueError`, also for half a character (a lone surrogate).
+    """Return the value of a JSON text. Raises `ValueError`, also for a lone surrogate (half a character).
 
     `once`: as in `parse`.
     """
     try:
         data = (_ONCE if once else _DECODER).decode(text)
-        if "\\u" in text:  # the only source of half a character, which could never be written again
+        if "\\u" in text:  # only an escape can make a lone surrogate, which could never be written again
             json.dumps(data, ensure_ascii=False).encode()
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
@@ -164,9 +166,9 @@ def read_json(text: str, *, once: bool = False) -> Any:
 
 
 def dump(version: int, body: Mapping[str, Any]) -> bytes:
-    """Return the bytes of a znode: compact JSON with its format version first.
+    """Return the bytes of a znode: compact JSON that begins with its format version.
 
-    Raises `Refused` for a text that is not UTF-8.
+    Raises `Refused` for a text that cannot be UTF-8.
     """
     try:
         return _ENCODER.encode({"version": version, **body}).encode()

@@ -13,11 +13,11 @@ HOW: Mapping[MoveKind, tuple[str, str]] = {
     MoveKind.ADOPT: ("adopt", "it runs there already, and stays"),
     MoveKind.RESTART: ("restart", "its owner does not run it, and starts it again from the committed offset"),
 }
-"""Names and meanings of the ways in which a partition changes hands."""
+"""Kind of move → its name and meaning for display."""
 
 
 def by_way(moves: Iterable[Move]) -> dict[tuple[str, str, MoveKind], list[int]]:
-    """Return (giver, taker, kind) → its sorted partitions, without repeats. An empty name means no consumer."""
+    """Return (giver, taker, kind) → the partitions, sorted, without repeats. An empty name means no consumer."""
     found: dict[tuple[str, str, MoveKind], list[int]] = {}
     for move in sorted(set(moves), key=lambda move: (move.giver, move.taker, move.kind, move.partition)):
         found.setdefault((move.giver, move.taker, move.kind), []).append(move.partition)
@@ -25,10 +25,7 @@ def by_way(moves: Iterable[Move]) -> dict[tuple[str, str, MoveKind], list[int]]:
 
 
 def way(giver: str, taker: str, kind: MoveKind, count: int = 2) -> str:
-    """Return `from a to b by hand-off` or `start on a`.
-
-    In a sentence, the text follows partitions or their number.
-    """
+    """Return `from a to b by hand-off` or `start on a`. In a sentence, the text follows partitions or their number."""
     verb = agreed(count, "starts", "start")
     match kind:
         case MoveKind.START:

@@ -1,4 +1,4 @@
-"""Values of options that are given as name=value."""
+"""The values of options that are written name=value."""
 
 from collections.abc import Callable, Iterable
 
@@ -6,7 +6,7 @@ from coordinator_tasks.core.errors import Refused
 
 
 def name_value(text: str, option: str, example: str = "") -> tuple[str, str]:
-    """Return name and value of an option's text; raises `Refused`."""
+    """Return name and value in an option's text; raises `Refused`."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise Refused(f"{option} {text[:80]!r} is not name=value; write it like {example or f'{option} name=value'}")
@@ -14,9 +14,9 @@ def name_value(text: str, option: str, example: str = "") -> tuple[str, str]:
 
 
 def once(pairs: Iterable[tuple[str, str]], option: str, same: Callable[[str], str] = str) -> dict[str, str]:
-    """Return the pairs of a repeatable option by name; raises `Refused` for a repeated name.
+    """Return name → value of a repeatable option; raises `Refused` for a repeated name.
 
-    `same`: name → a key that is equal for equivalent names, such as `str.lower`.
+    `same`: name → a key that is equal for names that mean the same, such as `str.lower`.
     """
     found: dict[str, str] = {}
     names: set[str] = set()
@@ -31,5 +31,5 @@ def once(pairs: Iterable[tuple[str, str]], option: str, same: Callable[[str], st
 def name_values(
     texts: Iterable[str], option: str, example: str = "", same: Callable[[str], str] = str
 ) -> dict[str, str]:
-    """Return the values of a repeatable option by name; see `name_value` and `once`."""
+    """Return name → value of a repeatable option, from its texts; see `name_value` and `once`."""
     return once((name_value(text, option, example) for text in texts), option, same)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 
 _SHOWN = 10  # maximum names in a sentence
-MAX_PARTITIONS = 1_000_000  # a larger range, by mistake, would fill the memory
+MAX_PARTITIONS = 1_000_000  # a larger range, given by mistake, would fill the memory
 
 
 def ranges(partitions: Iterable[int]) -> str:
@@ -24,13 +24,13 @@ def named(partitions: Collection[int]) -> str:
 
 
 def leaderless(topic: str, partitions: Collection[int]) -> str:
-    """Return why the offsets of these partitions are unknown, and the remedy. A further remedy may follow."""
+    """Return why the offsets of these partitions are unknown, and the remedy. The caller may append another remedy."""
     has = agreed(len(partitions), "has", "have")
     return f"{named(partitions)} of topic {topic!r} {has} no leader; check Kafka's brokers"
 
 
 def by_reason(partitions: Mapping[int, str]) -> list[tuple[str, str]]:
-    """Return reason and `partitions 0-3,7`, for partitions with one reason each."""
+    """Return pairs of a reason and the partitions with this reason, such as `partitions 0-3,7`."""
     found: dict[str, list[int]] = {}
     for partition, reason in partitions.items():
         found.setdefault(reason, []).append(partition)
@@ -53,20 +53,20 @@ def agreed(number: int, one: str, several: str) -> str:
 
 
 def shown(names: Iterable[object]) -> str:
-    """Return names in a sentence, cut after ten: `a, b and 9,950 more`; empty without a name."""
+    """Return names for a sentence, cut after ten: `a, b and 9,950 more`; empty without names."""
     listed = list(names)
     text = ", ".join(str(name) for name in listed[:_SHOWN])
     return text if len(listed) <= _SHOWN else f"{text} and {len(listed) - _SHOWN:,} more"
 
 
 def first(sentences: Iterable[str]) -> tuple[str, ...]:
-    """Return the first ten sentences, and how many more there are."""
+    """Return the first ten sentences. If there are more, the last text has their number."""
     listed = tuple(sentences)
     return listed if len(listed) <= _SHOWN else (*listed[:_SHOWN], f"and {len(listed) - _SHOWN:,} more")
 
 
 def joined(sentences: Iterable[str]) -> str:
-    """Join sentences, cut after ten, without empty sentences."""
+    """Join sentences, cut after ten. Empty sentences are left out."""
     return "; ".join(first(filter(None, sentences)))
 
 
@@ -86,7 +86,8 @@ def moment(at: float) -> str:
 
 
 def numbers(text: str, most: int | None = None) -> tuple[int, ...]:
-    """Return the ascending partitions of a text written by `ranges`. Raises `ValueError`, also for more than `most`."""
+    """Return the partitions in a text written by `ranges`, ascending. Raises `ValueError`, also for more than `most`.
+    """
     found: list[int] = []
     for part in text.split(",") if text else ():
         first, dash, last = part.partition("-")
@@ -101,5 +102,5 @@ def numbers(text: str, most: int | None = None) -> tuple[int, ...]:
 
 
 def cut(text: str, most: int) -> str:
-    """Return the text in at most `most` characters. A longer text ends in three dots."""
+    """Return the text in at most `most` characters. A longer text is cut and ends in three dots."""
     return text if len(text) <= most else f"{text[: most - 3]}..."

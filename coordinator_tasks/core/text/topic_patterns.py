@@ -1,7 +1,6 @@
-"""Regular expressions for names of topics, in RE2's syntax. Matching takes time linear in the name.
+"""Regular expressions for topic names, in RE2's syntax. The time of a match grows only linearly with the name.
 
-Patterns come from registrations, and the planner evaluates them. A backtracking pattern, as in Python, could stop the
-planner.
+The patterns come from registrations, and the planner evaluates them. A backtracking engine could block it.
 """
 
 import re
@@ -15,19 +14,19 @@ import re2
 from coordinator_tasks.core.errors import Refused
 
 MAX_CHARS = 256
-MAX_PATTERNS = 32  # of a registration's evaluated patterns; names do not count
+MAX_PATTERNS = 32  # evaluated patterns of a registration; names do not count
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
 _OPTIONS.never_capture = True
 _OPTIONS.max_mem = 64 * 1024  # a pattern of this size matches a name in less than 10 ms
 _NO_REPETITION = re.compile(r"\{(?!\d+(,\d*)?\})")
-"""RE2 reads these braces as letters, so the pattern would match no topic."""
+"""RE2 would read these braces as characters, so the pattern would match no topic."""
 _SYNTAX = "\\[]{}()|*+?^$"
 
 
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> Any | Refused:
-    """Return RE2's expression, or the reason for a refusal."""
+    """Return RE2's expression, or the error that refuses the pattern."""
     problem = ""
     if len(pattern) > MAX_CHARS:
         problem = f"it has more than {MAX_CHARS} characters"
@@ -50,7 +49,7 @@ def _found(pattern: str, name: str) -> bool:
 
 
 def literal(text: str) -> str | None:
-    """Return the topic of a text with no syntax but escaped dots; `None` for a pattern."""
+    """Return the topic's name if the text has no syntax except escaped dots; `None` for a pattern."""
     rest = text.replace("\\.", "")
     return None if "." in rest or any(letter in _SYNTAX for letter in rest) else text.replace("\\.", ".")
 
@@ -68,7 +67,7 @@ def check(pattern: str) -> None:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Return whether a pattern or a name matches this topic. An unsupported pattern matches no topic."""
+    """Return whether a pattern or a name matches this topic. A pattern that is not supported matches no topic."""
     named = literal(pattern)
     if named is not None or pattern == name:
         return name in (pattern, named)
@@ -82,7 +81,7 @@ def any_matches(patterns: Sequence[str], name: str) -> bool:
 
 
 def problem(patterns: Sequence[str]) -> str:
-    """Return a sentence about the registration's unevaluated patterns; empty if all are evaluated."""
+    """Return a sentence about the registration's patterns that are not evaluated; empty if all are."""
     if sum(literal(one) is None for one in patterns) > MAX_PATTERNS:
         return f"only the first {MAX_PATTERNS} patterns of a registration count"
     return next((str(made) for one in _evaluated(tuple(patterns)) if isinstance(made := _compiled(one), Refused)), "")
@@ -90,5 +89,6 @@ def problem(patterns: Sequence[str]) -> str:
 
 @lru_cache(maxsize=1024)
 def _evaluated(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the patterns among a registration's texts. Cached, because every topic asks every registration again."""
+    """Return which of a registration's texts are patterns. Cached, because each topic asks again for each registration.
+    """
     return tuple(islice((one for one in patterns if literal(one) is None), MAX_PATTERNS))
