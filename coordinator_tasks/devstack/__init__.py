@@ -1,1 +1,1 @@
-"""Servers on a single machine, and the demonstration on them. Neither is in the wheel."""
+"""Servers on a single machine, and the demonstration that uses them. The wheel contains neither."""

@@ -1,4 +1,4 @@
-"""Compiles Java sources by Eclipse's compiler, a single jar that needs no JDK: a Java that runs Spark is enough."""
+"""Compile Java sources with Eclipse's compiler: a single jar that needs no JDK, only a Java that runs Spark."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ COMPILE_TIMEOUT_S = 300.0
 
 KAFKA_CLIENTS = "kafka-clients-*.jar"
 PROVIDED = ("spark-*.jar", "scala-library-*.jar", "jackson-*.jar", "slf4j-api-*.jar", "arrow-*.jar")
-"""PySpark's jars that the reader may use. Spark's executors have other jars too, whose versions change with Spark."""
+"""PySpark's jars that the reader may use. Spark's executors have further jars, but their versions change with Spark."""
 
 WARNINGS = (
     "allDeadCode,allOver-ann,conditionAssign,dep-ann,enumSwitch,fallthrough,fieldHiding,hashCode,indirectStatic,"
     "intfRedundant,invalidJavadoc,localHiding,null,static-method,syncOverride,syntheticAccess,unlikelyEqualsArgumentType,"
     "unnecessaryElse,unusedAllocation,unusedArgument,unusedThrown,uselessTypeCheck"
 )
-"""Warnings of the compiler beyond its own choice."""
+"""Warnings of the compiler that are off by default."""
 
 
 def kafka_clients() -> Path:
-    """Return the verified jar of Kafka's Java client; fetches the jar on first use."""
+    """Return the verified jar of Kafka's Java client. It is fetched on first use."""
     (found,) = ensure_kafka_jars().glob(f"*{KAFKA_CLIENTS}")
     return found
 
 
 def provided_jars() -> tuple[Path, ...]:
-    """Return the jars that the reader is compiled against: Kafka's client, and some of PySpark's."""
+    """Return the jars against which the reader is compiled: Kafka's client, and some of PySpark's."""
     jars = pyspark_home() / "jars"
     return (kafka_clients(), *sorted({jar for pattern in PROVIDED for jar in jars.glob(pattern)}))
 
 
 def compile_sources(sources: Iterable[Path], class_path: Sequence[Path], target: Path) -> None:
-    """Compile source files or folders into the folder `target`; `ReaderNotCompiled` has the compiler's own text."""
+    """Compile source files or folders into the folder `target`. `ReaderNotCompiled` has the compiler's text."""
     _run(["-nowarn", "-d", str(target)], sources, class_path)
 
 
 def check_sources(sources: Iterable[Path], class_path: Sequence[Path]) -> None:
-    """Raise `ReaderNotCompiled` with the compiler's warnings, if any."""
+    """Raise `ReaderNotCompiled` with the compiler's warnings, if there are any."""
     _run([f"-warn:+{WARNINGS}", "-warn:-deprecation", "-failOnWarning", "-d", "none"], sources, class_path)
 
 
 def _run(options: Sequence[str], sources: Iterable[Path], class_path: Sequence[Path]) -> None:
     (compiler,) = ensure_jars(ECJ).glob("*.jar")
     java = find_java()
-    # The list of another release's classes is part of some installations only.
+    # Only some installations have the list of another release's classes.
     listed = (java.home / "lib" / "ct.sym").exists()
     release = ["--release", str(OLDEST)] if listed else ["-source", str(OLDEST), "-target", str(OLDEST)]
     # fmt: off

@@ -1,7 +1,7 @@
-"""Builds the jars of the reader in the JVM, `python -m coordinator_tasks.devstack.reader_jar`, if a source has changed.
+"""Build the jars of the reader in the JVM, `python -m coordinator_tasks.devstack.reader_jar`, if a source has changed.
 
-The jar is the same byte for byte for the same sources. Beside it are Kafka's client and the checksums of both jars, which
-`spark_apps.jvm.jars` compares.
+The same sources give the same jar, byte for byte. Kafka's client and the checksums of both jars are beside it.
+`spark_apps.jvm.jars` compares the checksums.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from coordinator_tasks.devstack.java_compiler import ECJ, compile_sources, kafka
 
 ROOT = Path(__file__).resolve().parents[2] / "spark_apps" / "jvm"
 SOURCES = ROOT / "java"
-"""The root of the Java packages; files that are no Java, such as the list of services, go into the jar unchanged."""
+"""The root of the Java packages. Files other than Java, such as the list of services, go into the jar unchanged."""
 JARS = ROOT / "jars"
 READER = "assigned-kafka.jar"
 CLIENTS = f"kafka-clients-{KAFKA_VERSION}.jar"
 CHECKSUMS = "jars.sha256"
 INPUTS = "inputs.sha256"
-"""Of what the jars were made: the sources, the compiler, the libraries. Not in the wheel."""
+"""File with the digest of the sources, the compiler and the libraries that made the jars. Not in the wheel."""
 
 FIRST_TIME = (1980, 1, 1, 0, 0, 0)
-"""The earliest time that a zip can hold."""
+"""The earliest time that a zip file can store."""
 
 
 def build(sources: Path = SOURCES, jars: Path = JARS) -> bool:
-    """Build the jars unless they are up to date; return whether the reader was compiled."""
+    """Build the jars unless they are up to date. Return whether the reader was compiled."""
     if up_to_date(sources, jars):
         return False
     with exclusive("reader-jar"):
@@ -48,7 +48,7 @@ def build(sources: Path = SOURCES, jars: Path = JARS) -> bool:
 
 
 def up_to_date(sources: Path = SOURCES, jars: Path = JARS) -> bool:
-    """Return whether the jars are what the present sources, compiler and libraries make."""
+    """Return whether the jars are those that the present sources, compiler and libraries make."""
     try:
         lines = [line.split() for line in (jars / CHECKSUMS).read_text(encoding="utf-8").splitlines()]
         complete = {name for _, name in lines} == {READER, CLIENTS}
@@ -72,13 +72,13 @@ def _build(sources: Path, jars: Path, scratch: Path) -> None:
     checksums = [f"{_checksum(scratch / name)}  {name}\n" for name in (READER, CLIENTS)]
     (scratch / CHECKSUMS).write_text("".join(checksums), encoding="utf-8")
     (scratch / INPUTS).write_text(f"{inputs}\n", encoding="utf-8")
-    (jars / INPUTS).unlink(missing_ok=True)  # an interrupted build is not up to date
+    (jars / INPUTS).unlink(missing_ok=True)  # so that an interrupted build does not count as up to date
     for name in (CLIENTS, READER, CHECKSUMS, INPUTS):
         (scratch / name).replace(jars / name)
 
 
 def _pack(files: Mapping[str, Path], target: Path) -> None:
-    """Write a jar that depends on nothing but the files: sorted, without times, and uncompressed."""
+    """Write a jar that depends only on the files: sorted, without times, not compressed."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(zipfile.ZipInfo("META-INF/MANIFEST.MF", FIRST_TIME), "Manifest-Version: 1.0\r\n\r\n")
         for name, file in sorted(files.items()):
@@ -86,7 +86,7 @@ def _pack(files: Mapping[str, Path], target: Path) -> None:
 
 
 def _inputs(sources: Path) -> str:
-    """Return the digest of what the jars are made of."""
+    """Return the digest of everything from which the jars are made."""
     whole = hashlib.sha256()
     programs = {"program": Path(__file__), "compiler": Path(java_compiler.__file__)}
     pinned = {"ecj": ECJ.checksums, "kafka": KAFKA.checksums}
@@ -107,7 +107,9 @@ def _checksum(file: Path) -> str:
 
 
 def main(arguments: Sequence[str] = sys.argv[1:]) -> int:
-    """Build the jars; exit code 1, with the compiler's text, if this fails. `--check` builds nothing: 1 = out of date."""
+    """Build the jars; return 1, with the compiler's text, if this fails. `--check` only returns 1 if they are out of
+    date.
+    """
     if "--check" in arguments:
         return int(not up_to_date())
     try:

@@ -1,1 +1,1 @@
-"""The demonstration: a join, a drain and a crash on real servers, and an independent check of everything that happened."""
+"""The demonstration: a join, a drain and a crash on real servers, with an independent check of all that happened."""

@@ -15,7 +15,7 @@ INTERRUPTED_EXIT = 130
 
 
 def main() -> int:
-    """Exit code 0 if every check holds, else 1."""
+    """Run the demonstration. Return exit code 0 if every check holds, else 1."""
     parser = argparse.ArgumentParser(prog="python -m coordinator_tasks.devstack.demo", description=__doc__)
     parser.add_argument("--ensemble", action="store_true", help="with three ZooKeeper servers and three brokers")
     parser.add_argument("--keep", action="store_true", help="leave everything running")
@@ -23,7 +23,7 @@ def main() -> int:
     given = parser.parse_args()
     folders = default_folders()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup requires
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP, and it must stay ignored
             signal.signal(number, _interrupt)
     display = Display()
     try:

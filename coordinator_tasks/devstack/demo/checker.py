@@ -1,7 +1,7 @@
 """The checks of the demonstration: pure functions over rows, records, releases and task runs.
 
-No consumer is trusted: a row counts as allowed only if ZooKeeper's history and the releases (`ownership`) gave the
-partition to the row's consumer and incarnation under the row's epoch, at that time and up to that offset.
+No consumer is trusted. A row is allowed only if, by ZooKeeper's history and the releases (`ownership`), the row's
+consumer and incarnation had the partition under the row's epoch, at this time and up to this offset.
 """
 
 from collections import Counter
@@ -15,15 +15,15 @@ from coordinator_tasks.devstack.demo.evidence import Evidence, MembershipEvent, 
 from coordinator_tasks.devstack.demo.ownership import End, Holding, holdings, owners_at
 
 CLOCK_TOLERANCE_S = 0.005
-"""ZooKeeper cuts times to milliseconds; all processes of the demonstration are on the same host."""
+"""ZooKeeper cuts times to milliseconds. All processes of the demonstration are on the same host."""
 REPEATED_BATCHES_MAX = 1
-"""Maximum uncommitted batches of a killed consumer in the sink."""
+"""Maximum batches of a killed consumer that are in the sink but not committed."""
 SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
 class DemoCheck:
-    """A check: name, finding as a sentence, and examples of problems (empty = passed)."""
+    """A check: name, finding as a sentence, and examples of problems; no examples if the check has passed."""
 
     name: str
     found: str
@@ -36,7 +36,7 @@ class DemoCheck:
 
 @dataclass(frozen=True, slots=True)
 class DemoVerdict:
-    """All checks, and the numbers for the report."""
+    """All checks, and the figures for the report."""
 
     checks: tuple[DemoCheck, ...]
     produced: int
@@ -53,7 +53,7 @@ class DemoVerdict:
 
 
 def check(evidence: Evidence) -> DemoVerdict:
-    """Run every check; never raises."""
+    """Run every check. Never raises."""
     held = tuple(holdings(evidence.records, evidence.releases))
     lost, unowned = lost_records(evidence.produced, evidence.rows), unowned_rows(evidence.rows, held)
     clean, by_kill, unbounded = repeated(evidence.rows, held, evidence.killed)
@@ -92,7 +92,7 @@ def check(evidence: Evidence) -> DemoVerdict:
 
 
 def lost_records(produced: Sequence[Produced], rows: Sequence[Row]) -> list[str]:
-    """Return the produced records missing in the sink."""
+    """Return the produced records that the sink lacks."""
     there = {(row.partition, row.offset) for row in rows}
     return [f"partition {p.partition} offset {p.offset}" for p in produced if (p.partition, p.offset) not in there]
 
@@ -123,10 +123,10 @@ def _why_unowned(row: Row, holding: Holding | None) -> str:
 def repeated(
     rows: Sequence[Row], held: Sequence[Holding], killed: frozenset[tuple[str, int]]
 ) -> tuple[list[str], list[str], list[str]]:
-    """Return repeated processings: without a kill, by kills, and by kills beyond the bound.
+    """Return repeated processings: without a kill, because of a kill, and because of a kill beyond the bound.
 
-    A kill is the cause only if the first processing was under the lost holding of a killed incarnation, and the next
-    under another holding. It is within the bound if the first was in the last batches of the killed incarnation.
+    A kill is the cause only if the first processing was under a killed incarnation's lost holding, and the next under
+    another holding. It is within the bound if the first was in one of the killed incarnation's last batches.
     """
     granted = _by_grant(held)
     last_batches = _last_batches(rows, killed)
@@ -146,7 +146,7 @@ def repeated(
 
 
 def _processings(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Yield the rows of each record with several rows, in the order of epochs and times."""
+    """Yield the rows of each record that has several rows, in the order of epochs and times."""
     counted = Counter((row.partition, row.offset) for row in rows)
     several: dict[tuple[int, int], list[Row]] = {}
     for row in rows:
@@ -167,10 +167,10 @@ def _last_batches(
 
 
 def disordered(rows: Sequence[Row], held: Sequence[Holding]) -> list[str]:
-    """Return backward or skipped offsets: within a holding, and from a holding of a partition to the next.
+    """Return offsets that go back or are skipped, within a holding and from a partition's holding to the next.
 
-    Only after a lost owner may the next owner begin before the last processed offset; another check bounds the
-    repetitions.
+    The next owner may begin before the last processed offset only if the former owner was lost. Another check bounds
+    these repetitions.
     """
     found: list[str] = []
     by_partition: dict[int, dict[tuple[int, str, int], list[Row]]] = {}
@@ -230,12 +230,12 @@ def _tasks_check(records: Sequence[Record], tasks: Sequence[TaskRun]) -> DemoChe
 
 
 def _changes_something(record: Record) -> bool:
-    """Return whether a record is a transition, not merely a note of the last plan's inputs."""
+    """Return whether a record is a transition, and not only a note of the last plan's inputs."""
     return record.source is not record.target or bool(record.moves)
 
 
 def moves_of(event: MembershipEvent, records: Sequence[Record]) -> dict[int, tuple[str, str, MoveKind]]:
-    """Return partition → first giver, last taker and last kind of the moves between the event and Stable."""
+    """Return partition → first giver, last taker and last kind of its moves, from the event until Stable."""
     found: dict[int, tuple[str, str, MoveKind]] = {}
     for record in sorted(records, key=lambda r: r.sequence):
         if event.began_at <= record.at <= event.stable_at:
@@ -270,7 +270,7 @@ def _moves_check(
 
 
 def _unasked(events: Sequence[MembershipEvent], records: Sequence[Record]) -> list[str]:
-    """Return the moves since the first event that belong to no event."""
+    """Return the moves after the first event that no event explains."""
     return [
         f"partition {move.partition} moved from {move.giver} to {move.taker}, and no change asked for it"
         for record in records
@@ -282,7 +282,7 @@ def _unasked(events: Sequence[MembershipEvent], records: Sequence[Record]) -> li
 
 
 def _clean_leave_check(events: Sequence[MembershipEvent], held: Sequence[Holding]) -> DemoCheck:
-    """Check that a drained consumer gives everything by release or confirmation, unlike a lost consumer."""
+    """Check that a drained consumer gave each partition away by a release or a confirmation, and lost none."""
     wrong: list[str] = []
     drained = [event for event in events if event.kind == "drain"]
     for event in drained:
@@ -295,7 +295,7 @@ def _clean_leave_check(events: Sequence[MembershipEvent], held: Sequence[Holding
 
 
 def _balance_check(counts: Sequence[Mapping[str, int]]) -> DemoCheck:
-    """Over all topics, consumers differ by at most one partition at each Stable."""
+    """Check that the consumers' partitions over all topics differ by at most one, at each Stable."""
     shown = [" and ".join(str(one) for one in sorted(by_consumer.values(), reverse=True)) for by_consumer in counts]
     wrong = [
         ", ".join(f"{consumer} has {count}" for consumer, count in sorted(by_consumer.items()))

@@ -1,4 +1,4 @@
-"""The output for a person: one line per phase, and at a terminal a live table of the owners."""
+"""The output for a person: one line for each phase, and at a terminal a live table of the owners."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ WHY_EXTRA = (
 class DemoSnapshot:
     """The data in ZooKeeper and the sink at one moment.
 
-    `owned`: consumer → partitions; `moving`: partition → (giver, taker); `processed`: consumer → rows so far.
+    `owned`: consumer → partitions. `moving`: partition → (giver, taker). `processed`: consumer → number of rows.
     """
 
     state: str = "Initial"
@@ -36,7 +36,7 @@ class DemoSnapshot:
 
 
 class Display:
-    """Lines and, where standard output is a terminal, a table below."""
+    """Lines, and at a terminal a table below."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or _console()
@@ -61,21 +61,21 @@ class Display:
             self._live = None
 
     def doing(self, phase: str) -> None:
-        """Begin a phase; a terminal shows the phase with the table."""
+        """Begin a phase. A terminal shows it above the table."""
         self._doing, self._doing_since_s = phase, time.monotonic()
 
     def passed(self) -> None:
-        """The phase is over, without a line."""
+        """End the phase without a line."""
         before_s = self.phases_s.get(self._doing, 0.0)
         self.phases_s[self._doing] = round(before_s + time.monotonic() - self._doing_since_s, 1)
 
     def done(self, sentence: str) -> None:
-        """End the phase: print a line with the result."""
+        """End the phase with a line for the result."""
         self.passed()
         self._console.print(f"[dim]{time.monotonic() - self._began_s:6.1f} s[/]  {escape(sentence)}")
 
     def line(self, text: str = "") -> None:
-        """Any other line."""
+        """Print a line that ends no phase."""
         self._console.print(escape(text))
 
     def show(self, snapshot: DemoSnapshot) -> None:
@@ -94,7 +94,7 @@ class Display:
         return table
 
     def results(self, verdict: DemoVerdict, events: Sequence[EventReport]) -> None:
-        """The moves, the stalls and the checks."""
+        """Print the moves, the stalls and the checks."""
         self.line()
         self._console.print(_moves_table(events))
         self.line(WHY_EXTRA)
@@ -112,7 +112,7 @@ class Display:
 
 
 def _console() -> Console:
-    """A console; if standard output is no terminal, with plain lines wide enough for the tables."""
+    """Return a console. Without a terminal, its lines are plain and wide enough for the tables."""
     console = Console(highlight=False, soft_wrap=True)
     return console if console.is_terminal else Console(highlight=False, soft_wrap=True, width=PLAIN_WIDTH)
 
@@ -125,7 +125,7 @@ def _moves_table(events: Sequence[EventReport]) -> Table:
     table = Table(title="Moves", title_justify="left")
     for name in ("partition", "from", "to", "kind"):
         table.add_column(name, no_wrap=True)
-    table.add_column("cause", max_width=60)  # on a narrow terminal the texts wrap, so that names and figures stay whole
+    table.add_column("cause", max_width=60)  # on a narrow terminal the causes wrap, and names stay whole
     for name in ("extra ms", "total ms", "usual ms"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("total by the history", justify="right")

@@ -1,7 +1,7 @@
-"""The input of the checks: plain values, never a consumer's own claim about its partitions.
+"""The input of the checks: plain values, and nothing that a consumer claims about its own partitions.
 
-Times are seconds since 1970. Rows come from the sink, the journal from the producer, records and releases from
-ZooKeeper, and task runs from Airflow.
+Times are seconds since 1970. The sink gives the rows, the producer the journal, ZooKeeper the records and releases, and
+Airflow the task runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from coordinator_tasks.core.model import Record, Release
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A processing of a record, from the sink; rows of a batch share `processed_at`."""
+    """The processing of a record, from the sink. Rows of the same batch have the same `processed_at`."""
 
     consumer: str
     incarnation: int
@@ -26,7 +26,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """A record confirmed by the broker; `sequence` counts within its partition."""
+    """A record that the broker has confirmed. `sequence` counts within the partition."""
 
     partition: int
     offset: int
@@ -36,7 +36,7 @@ class Produced:
 
 @dataclass(frozen=True, slots=True)
 class SeenRelease:
-    """A release as read from a partition's node; `written_at` is ZooKeeper's own time of the write."""
+    """A release as read from a partition's node. `written_at`: ZooKeeper's time of the write."""
 
     partition: int
     release: Release
@@ -56,10 +56,10 @@ class TaskRun:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All evidence. `killed`: consumer and incarnation of deliberate kills.
+    """All evidence. `killed`: consumer and incarnation of each deliberate kill.
 
-    `rows` keep the order of each writer. `counts`: consumer → its partitions of all topics, at each Stable. `loops`:
-    command lines of coordinator processes seen outside of Airflow.
+    `rows`: in the order of each writer. `counts`: at each Stable, consumer → its partitions of all topics. `loops`:
+    command lines of coordinator processes that ran outside of Airflow.
     """
 
     produced: Sequence[Produced]
@@ -76,11 +76,10 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class MembershipEvent:
-    """One change of membership that was caused on purpose.
+    """One change of membership that the demonstration caused.
 
-    `kind`: join, drain or kill; `began_at`: when the membership changed (the registration of the new consumer, the
-    start of the drain run, the kill); `stable_at`: the record of Stable. The undisturbed window to compare with is from
-    `quiet_from_at` to `quiet_to_at`.
+    `kind`: join, drain or kill. `began_at`: when the new consumer registered, the drain run started, or the consumer
+    was killed. `stable_at`: time of the record of Stable. `quiet_from_at`, `quiet_to_at`: the window to compare with.
     """
 
     kind: str

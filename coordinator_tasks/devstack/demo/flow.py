@@ -1,4 +1,4 @@
-"""The demonstration in phases, each awaited, measured and reported in a line."""
+"""The demonstration in phases. Each phase is awaited, measured and reported in a line."""
 
 import time
 from collections.abc import Sequence
@@ -22,21 +22,21 @@ from coordinator_tasks.wiring import open_coordinator
 TOPIC, GROUP, APP = "orders", "orders-billing", "billing"
 PARTITIONS = 12
 SECOND, SECOND_PARTITIONS = "refunds", 3
-"""A topic without records: its partitions count for the balance of the group."""
+"""A topic without records. Its partitions count in the balance of the group."""
 PIPELINE = "spark_apps.pipelines.audit:build"
 RATE = 1000.0
 FIRST, THIRD = ("billing-1", "billing-2"), "billing-3"
 DRAINED, KILLED = "billing-2", "billing-1"
 
-# Several short-lived drivers on a small machine.
+# Several drivers run for a short time on a small machine.
 SPARK_CONF = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "512m",
     "spark.driver.extraJavaOptions": " ".join(QUICK_START_OPTIONS),
 }
-# Three drivers, Airflow and the servers share the machine; more batches per second would use up two cores.
+# Three drivers, Airflow and the servers share the machine. More batches per second would take two whole cores.
 BATCH_INTERVAL_S = 0.5
-# Limits after which the demonstration fails: long, because a busy machine is no failure.
+# The demonstration fails after these limits. They are long, because a busy machine is no failure.
 LAUNCH_LIMIT_S = 180.0
 STABLE_LIMIT_S = 120.0
 LEAVE_LIMIT_S = 90.0
@@ -64,7 +64,7 @@ class Demo:
         self.progress = Progress()
 
     def run(self) -> DemoVerdict:
-        """All phases, the checks and the report."""
+        """Run all phases and the checks, and write the report."""
         self.prepare()
         self.begin()
         self.join()
@@ -74,7 +74,7 @@ class Demo:
         return self.judge()
 
     def prepare(self) -> None:
-        """Topics and fleet, while Airflow starts."""
+        """Add topics and fleet, while Airflow starts."""
         self.display.doing("topics and fleet")
         for topic, partitions in ((TOPIC, PARTITIONS), (SECOND, SECOND_PARTITIONS)):
             self.stack.create_topic(topic, partitions)
@@ -87,7 +87,7 @@ class Demo:
         self.display.done(f"Airflow serves at {sign_in(self.stack)}")
 
     def set_fleet(self, consumers: Sequence[str]) -> None:
-        """Write the desired consumers, which wakes Airflow."""
+        """Write the consumers that the fleet should have. The write wakes Airflow."""
         arguments = (
             *("--pipeline", f"{TOPIC}={PIPELINE}", "--pipeline", f"{SECOND}={PIPELINE}"),
             *("--set", f"auditFolder={self.stack.folders.audit}", "--batch-interval", str(BATCH_INTERVAL_S)),
@@ -96,7 +96,7 @@ class Demo:
         fleet.set_fleet(self.c, Fleet(APP, application, tuple(consumers), arguments, SPARK_CONF))
 
     def begin(self) -> None:
-        """Airflow launches the first consumers; Initial to Stable."""
+        """Wait until Airflow has launched the first consumers, and the topics went from Initial to Stable."""
         self.display.doing("launching two consumers")
         self.stack.start_producer(TOPIC, PARTITIONS, RATE)
         for consumer in FIRST:
@@ -108,7 +108,7 @@ class Demo:
         self.rest()
 
     def join(self) -> None:
-        """Launch a third consumer, which gets a share."""
+        """Launch a third consumer, which gets its share of the partitions."""
         self.display.doing("launching a third consumer")
         self.set_fleet((*FIRST, THIRD))
         self.registered(THIRD)
@@ -119,7 +119,7 @@ class Demo:
         self.rest()
 
     def drain(self) -> None:
-        """Drain a consumer as a person; it gives everything away, and leaves."""
+        """Drain a consumer as a person would. It gives all partitions away, and leaves."""
         self.display.doing("drain")
         member = self.member(DRAINED)
         began_at = time.time()
@@ -137,7 +137,8 @@ class Demo:
         self.rest()
 
     def kill(self) -> None:
-        """Kill -9 a whole consumer; its partitions recover. Airflow is paused to prevent an immediate launch."""
+        """Kill -9 a whole consumer. Its partitions recover. Airflow is paused, so that it launches nothing meanwhile.
+        """
         self.display.doing("kill")
         member = self.member(KILLED)
         self.stack.airflow.client.set_paused("consumers", True)
@@ -146,7 +147,7 @@ class Demo:
         self.happened("kill", KILLED, began_at, self.stable(began_at, {THIRD}))
 
     def finish(self) -> None:
-        """The producer stops, and everything is consumed."""
+        """Stop the producer, and wait until everything is consumed."""
         self.display.doing("consuming the rest")
         self.watch.wait("catching up with the producer", CONSUME_LIMIT_S, self.caught_up)
         self.stack.stop_producer()
@@ -183,14 +184,14 @@ class Demo:
         return verdict
 
     def member(self, consumer: str) -> Member:
-        """Return the registration of a consumer; raises `DemoFailed` without it."""
+        """Return the registration of a consumer; raises `DemoFailed` if there is none."""
         found = self.watch.member(consumer)
         if found is None:
             raise DemoFailed(f"{consumer} is not registered any more ({self.watch.standing()})")
         return found
 
     def registered(self, consumer: str) -> None:
-        """Wait for a registration; raises `DemoFailed` at once if the consumer ends before."""
+        """Wait until the consumer registers. Raises `DemoFailed` at once if the consumer ends before."""
         folder = self.watch.run_folder(consumer)
 
         def there() -> bool:
@@ -201,7 +202,7 @@ class Demo:
         self.watch.wait(f"the registration of {consumer}", LAUNCH_LIMIT_S, there)
 
     def stable(self, after: float, owners: set[str]) -> Record:
-        """Wait until these owners have everything and both topics are Stable. Return the record of the first topic."""
+        """Wait until these owners have all partitions and both topics are Stable. Return the first topic's record."""
         found: list[Record] = []
 
         def there() -> bool:
@@ -229,18 +230,18 @@ class Demo:
         )
 
     def shares(self) -> str:
-        """The last counts over both topics, in words."""
+        """Return, in words, the last numbers of partitions over both topics."""
         return "of both topics " + ", ".join(f"{name} has {count}" for name, count in self.progress.counts[-1].items())
 
     def rest(self) -> None:
-        """Let the consumers catch up, then work undisturbed: the next event is compared with this window."""
+        """Let the consumers catch up, and then work undisturbed. The next event is compared with this window."""
         self.display.doing("undisturbed")
         self.watch.wait("catching up with the producer", CONSUME_LIMIT_S, self.caught_up)
         self.progress.quiet = self.watch.quiet(QUIET_S)
         self.display.passed()
 
     def caught_up(self) -> bool:
-        """Return whether every partition is processed within `CAUGHT_UP_S`.
+        """Return whether in every partition, records are processed within `CAUGHT_UP_S`.
 
         Raises `DemoFailed` if the producer has ended.
         """
@@ -251,13 +252,13 @@ class Demo:
 
 
 def sign_in(stack: Stack) -> str:
-    """The address for a person, with user and password."""
+    """Return Airflow's address for a person, with user and password."""
     airflow = stack.airflow
     return f"{airflow.base_url} (user {airflow.username}, password {airflow.password})"
 
 
 def demonstrate(folders: Folders, display: Display, *, ensemble: bool, keep: bool) -> DemoVerdict:
-    """Start everything, run the demonstration, and end everything or, with `keep`, leave it running."""
+    """Start the servers, run the demonstration, and end the servers; with `keep`, leave them running."""
     display.doing("starting ZooKeeper and Kafka")
     stack = Stack(folders, ensemble=ensemble)
     keeps = False

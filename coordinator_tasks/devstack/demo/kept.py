@@ -1,4 +1,4 @@
-"""Hints for the servers that `make demo KEEP=1` leaves running."""
+"""Hints about the servers that `make demo KEEP=1` leaves running."""
 
 import os
 import shlex
@@ -12,7 +12,7 @@ from coordinator_tasks.settings import Settings
 
 
 def write_settings(path: Path, settings: Settings) -> None:
-    """Write the settings file of the command line; private (mode 0600), because it has the status token."""
+    """Write the settings file for the command line. It is private (mode 0600), because it has the status token."""
     given: dict[str, Any] = {
         "cluster": settings.cluster,
         "zookeeper": settings.zookeeper,
@@ -25,9 +25,9 @@ def write_settings(path: Path, settings: Settings) -> None:
 
 
 def lines(settings_file: Path, address: str, topic: str, app: str, drained: str) -> tuple[str, ...]:
-    """Return lines that point a browser and the command line at the servers, and three things to try.
+    """Return lines with the browser's address, the command line's settings, and three things to try.
 
-    `address`: Airflow's, with user and password; `drained`: the consumer that left the fleet `app`.
+    `address`: of Airflow, with user and password. `drained`: the consumer that has left the fleet `app`.
     """
     python = Path(sys.executable)
     shown = python.relative_to(Path.cwd()) if python.is_relative_to(Path.cwd()) else python

@@ -1,13 +1,13 @@
-"""Permitted processing by consumer and time, derived only from ZooKeeper's history and the releases.
+"""Which consumer was allowed to process which partition, and when, by ZooKeeper's history and the releases.
 
-Rules (of the hand-off in docs/architecture.md, read from the outside):
-- A `start` move begins a holding at its record's epoch and time; the previous holder was lost by then.
-- A `hand-off` move names its epoch E. The giver's holding ends, and the taker's begins, with the release of this epoch,
-  giver and generation: at ZooKeeper's time of its write, at its offset. If a record that confirms the giver's close, or
-  takes the giver for lost, comes before the release, both happen with the record. The taker's epoch is E in each case.
-- A `barrier` move begins the new holding with the record that confirms the last possible owner's close, at the
+Rules (of the hand-off in docs/architecture.md, seen from outside):
+- A `start` move begins a holding at its record's epoch and time. The previous holder is lost by then.
+- A `hand-off` move names its epoch E. The giver's holding ends, and the taker's holding begins, with the release of
+  this epoch, giver and generation: at ZooKeeper's time of its write, and at its offset. If, before the release, a
+  record confirms the giver's close or counts the giver as lost, both happen with it. The taker's epoch is always E.
+- A `barrier` move begins the new holding with the record that confirms the close of the last possible owner, at this
   record's epoch. A `stop` move ends the holding with such a record.
-- A `restart` move ends the holding and begins the next of the same consumer, at its record's epoch.
+- A `restart` move ends the holding, and begins the same consumer's next holding, at its record's epoch.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,8 +24,8 @@ class End(StrEnum):
 
     OPEN = "open"  # not ended
     RELEASED = "released"  # by the owner's release
-    CONFIRMED = "confirmed"  # closed, and confirmed to the coordinator
-    LOST = "lost"  # the owner was gone or isolated: its last work may be repeated
+    CONFIRMED = "confirmed"  # closed, and the coordinator has the confirmation
+    LOST = "lost"  # the owner was gone or isolated, so its last work may be repeated
     RESTARTED = "restarted"  # the same owner started again from the committed position
 
 
@@ -33,8 +33,8 @@ class End(StrEnum):
 class Holding:
     """The right of an incarnation to process a partition under an epoch.
 
-    `from_at` and `until_at` bound the times of the rows, `until_offset` is the first offset after the holding (-1 =
-    unknown). `kind` is the beginning move, `giver` the previous holder.
+    `from_at` and `until_at` bound the times of the rows. `until_offset`: the first offset after the holding; -1 if
+    unknown. `kind`: the move that began the holding. `giver`: the previous holder.
     """
 
     partition: int
@@ -51,9 +51,9 @@ class Holding:
 
 @dataclass(slots=True)
 class _Pending:
-    """A move that waits for `owners` (consumer → incarnation) to close the partition.
+    """A move that waits until `owners` (consumer → incarnation) have closed the partition.
 
-    `release` is the giver's, whenever written; `granted` are the incarnations of the move's own record.
+    `release`: the giver's release, even if written later. `granted`: the incarnations in the record of the move.
     """
 
     move: Move
@@ -64,7 +64,7 @@ class _Pending:
 
 
 class _Partition:
-    """Follows one partition through the records."""
+    """The state of one partition, from record to record."""
 
     def __init__(self, releases: Iterable[SeenRelease]) -> None:
         self.releases = {(seen.release.epoch, seen.release.by): seen for seen in releases}
@@ -73,7 +73,7 @@ class _Partition:
         self.pending: _Pending | None = None
 
     def move(self, move: Move, record: Record) -> None:
-        self.released()  # with a release during the planning: its taker may have begun
+        self.released()  # if the giver released during the planning, the former taker may have begun
         match move.kind:
             case MoveKind.START | MoveKind.ADOPT:
                 self._end(record.at, End.LOST)
@@ -85,11 +85,11 @@ class _Partition:
                 self._hand_off(move, record)
             case MoveKind.BARRIER | MoveKind.STOP:
                 self.pending = _pending(move, record, {move.giver})
-                if self.current is not None:  # the holding's incarnation: by now the id may have another
+                if self.current is not None:  # the incarnation of the holding; the id may have another by now
                     self.pending.owners[self.current.consumer] = self.current.incarnation
 
     def released(self, until_at: float = inf) -> None:
-        """Apply the giver's release, if written by then."""
+        """Apply the giver's release if it was written by `until_at`."""
         pending = self.pending
         seen = pending.release if pending is not None else None
         if pending is not None and seen is not None and seen.written_at <= until_at:
@@ -97,7 +97,7 @@ class _Partition:
             self._begin(pending.move, pending.move.taker, pending.epoch, pending.granted, seen.written_at)
 
     def confirmed(self, closed: set[str], record: Record) -> None:
-        """These consumers have confirmed the partition's close to the coordinator."""
+        """Apply that these consumers have confirmed the close to the coordinator."""
         if self.pending is None:
             return
         self.pending.owners = {who: life for who, life in self.pending.owners.items() if who not in closed}
@@ -105,9 +105,7 @@ class _Partition:
             self._go_on(record, End.CONFIRMED)
 
     def absent(self, record: Record) -> None:
-        """An owner that is no longer among the record's grants, or with another incarnation, is lost and counts as
-        closed.
-        """
+        """Count owners as lost and closed if the record no longer grants anything to their incarnations."""
         if self.pending is not None and not self.pending.owners.items() & record.incarnations.items():
             self._go_on(record, End.LOST)
 
@@ -133,7 +131,7 @@ class _Partition:
         self.current, self.pending = None, None
 
     def _begin(self, move: Move, taker: str, epoch: int, incarnations: Mapping[str, int], at: float) -> None:
-        # Incarnations count from 1: 0, for a consumer missing in the record, matches no row.
+        # Incarnations count from 1, so 0 (for a consumer that the record lacks) matches no row.
         incarnation = incarnations.get(taker, 0)
         self.current = Holding(move.partition, taker, incarnation, epoch, move.kind, move.giver, at)
 
@@ -148,7 +146,7 @@ def _pending(move: Move, record: Record, owners: set[str]) -> _Pending:
 
 
 def holdings(records: Sequence[Record], releases: Sequence[SeenRelease]) -> list[Holding]:
-    """Return all holdings, by partition and in the order of their begin."""
+    """Return all holdings, by partition, in the order in which they began."""
     numbers = {move.partition for record in records for move in record.moves}
     found = {p: _Partition([seen for seen in releases if seen.partition == p]) for p in sorted(numbers)}
     for record in sorted(records, key=lambda r: r.sequence):
@@ -174,5 +172,5 @@ def _closed(record: Record) -> dict[int, set[str]]:
 
 
 def owners_at(held: Iterable[Holding], at: float) -> dict[int, str]:
-    """Return partition → its permitted owner at this moment."""
+    """Return partition → its permitted owner at the time `at`."""
     return {h.partition: h.consumer for h in held if h.from_at <= at < h.until_at}

@@ -1,4 +1,4 @@
-"""A steady producer in a separate process: order events with a sequence number per partition and a time stamp.
+"""A steady producer in a separate process: orders with a time stamp, and a sequence number in each partition.
 
     python -m coordinator_tasks.devstack.demo.producer --bootstrap host:9092 --topic orders --partitions 12 --journal FILE
 
@@ -29,7 +29,7 @@ SETTINGS = {"enable.idempotence": True, "linger.ms": 5, "message.timeout.ms": 12
 
 
 class SteadyProducer:
-    """Sends round robin over the partitions, and writes confirmed records to the journal."""
+    """Sends records to the partitions in turn, and writes confirmed records to the journal."""
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions: int, journal: TextIO) -> None:
         self._kafka = Producer({**SETTINGS, "bootstrap.servers": bootstrap_servers})
@@ -40,11 +40,11 @@ class SteadyProducer:
         self.failed = 0
 
     def stop(self, _number: int = 0, _frame: FrameType | None = None) -> None:
-        """End after this tick."""
+        """Stop after the present tick."""
         self._stop = True
 
     def run(self, rate: float) -> bool:
-        """Send `rate` records per second until stopped; True if all were confirmed."""
+        """Send `rate` records per second until stopped. Return whether all records were confirmed."""
         began_s, sent, journaled_s = time.monotonic(), 0, 0.0
         while not self._stop:
             now_s = time.monotonic()
@@ -86,7 +86,7 @@ class SteadyProducer:
 
 
 def read_journal(path: Path) -> tuple[list[Produced], bool]:
-    """The records produced so far, and whether the producer has ended cleanly. An unfinished line is left out."""
+    """Return the records produced so far, and whether the producer ended cleanly. An incomplete line is left out."""
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     whole = [line.split() for line in lines if line.endswith("\n")]
     ended = bool(whole) and whole[-1] == [END]

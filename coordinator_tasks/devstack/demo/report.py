@@ -1,4 +1,4 @@
-"""The demonstration's results, as `report.json` and for the display. Pure but for `write`."""
+"""The demonstration's results, for `report.json` and for the display. Pure except for `write`."""
 
 import json
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ from coordinator_tasks.devstack.demo.evidence import Evidence, MembershipEvent
 from coordinator_tasks.devstack.demo.stalls import MeasuredStall, Spread
 
 AFTER_STABLE_S = 1.0
-"""Seconds after Stable at which an event's window ends, to include stalls that end late."""
+"""Seconds after Stable at which an event's window ends, so that stalls that end late are included."""
 
 
 @dataclass(frozen=True, slots=True)
 class MoveStall:
-    """A partition's move in an event, by the rows, in milliseconds.
+    """A partition's move in an event, measured by the sink's rows, in milliseconds.
 
-    `total_ms` is the longest stall there, `usual_ms` the longest in the undisturbed window before, `extra_ms` the
-    difference, not below 0. `pause`: the history's figures for the same (`None` = no figures).
+    `total_ms`: the longest stall in the event. `usual_ms`: the longest in the undisturbed window before. `extra_ms`:
+    the difference, not below 0. `pause`: the history's figures for this move; `None` without figures.
     """
 
     event: str
@@ -42,10 +42,10 @@ class MoveStall:
 class EventReport:
     """One event: the moves, and the stalls of moved and unmoved partitions.
 
-    `quiet`: the longest stalls of all partitions within an undisturbed window before. `moved`, `unmoved` and
-    `bystander` are totals; `bystander`: of partitions whose consumer neither gave nor took anything (possibly none).
-    `moved_extra`, `unmoved_extra`: the same without each partition's stall in that window. `pauses`: the history's
-    figures.
+    - `moved`, `unmoved`, `bystander`: totals. `bystander`: partitions of consumers that neither gave nor took any.
+    - `quiet`: the longest stalls of all partitions in the undisturbed window before.
+    - `moved_extra`, `unmoved_extra`: the totals without each partition's stall in this window.
+    - `pauses`: the history's figures.
     """
 
     kind: str
@@ -111,7 +111,7 @@ def _ms(seconds: float) -> float:
 def as_json(
     evidence: Evidence, verdict: DemoVerdict, events: Sequence[EventReport], phases: dict[str, float]
 ) -> dict[str, Any]:
-    """The object of `report.json`."""
+    """Return the object for `report.json`."""
     return {
         "ok": verdict.ok,
         "produced": verdict.produced,
@@ -175,12 +175,12 @@ def _spread_json(spread: Spread) -> dict[str, float | None]:
 
 
 def _unless_endless(stall_ms: float) -> float | None:
-    """Return the stall, or null if it never ended: JSON has no infinity."""
+    """Return the stall; null if it never ended, because JSON has no infinity."""
     return stall_ms if isfinite(stall_ms) else None
 
 
 def write(path: Path, report: dict[str, Any]) -> None:
-    """Write the report, whole or not at all."""
+    """Write the report in one step: the whole file or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_suffix(".tmp")
     scratch.write_text(json.dumps(report, indent=2) + "\n")

@@ -1,4 +1,5 @@
-"""Reads the audit sink: a SQLite file per consumer and incarnation, a row per processing. Never blocks a writer."""
+"""Reads the audit sink: a SQLite file per consumer and incarnation, with a row per processing. Never blocks a writer.
+"""
 
 import sqlite3
 from collections.abc import Iterator
@@ -18,12 +19,12 @@ LAST_QUESTION = (
 
 
 def rows(folder: Path) -> list[Row]:
-    """All rows, in the order of each writer."""
+    """Return all rows, in the order of each writer."""
     return [Row(*values) for database in _files(folder) for values in _ask(database, QUESTION)]
 
 
 def processed(folder: Path) -> dict[str, int]:
-    """Return consumer → number of its rows."""
+    """Return consumer → its number of rows."""
     found: dict[str, int] = {}
     for database in _files(folder):
         consumer = database.stem.rpartition("-")[0]
@@ -33,7 +34,7 @@ def processed(folder: Path) -> dict[str, int]:
 
 
 def last_offsets(folder: Path) -> dict[int, int]:
-    """Partition → the largest offset in the sink."""
+    """Return partition → the largest offset in the sink."""
     found: dict[int, int] = {}
     for database in _files(folder):
         for partition, offset in _ask(database, "SELECT partition, MAX(offset) FROM audit GROUP BY partition"):
@@ -42,7 +43,7 @@ def last_offsets(folder: Path) -> dict[int, int]:
 
 
 def newest(folder: Path) -> dict[int, float]:
-    """Partition → production time of its newest processed record, from the last rows of each writer."""
+    """Return partition → when its newest processed record was produced, by the last rows of each writer."""
     found: dict[int, float] = {}
     for database in _files(folder):
         for partition, produced_at in _ask(database, LAST_QUESTION):
@@ -61,6 +62,6 @@ def _ask(database: Path, question: str) -> Iterator[tuple[Any, ...]]:
         try:
             yield from connection.execute(question).fetchall()
         except sqlite3.OperationalError as error:
-            # A new file has no table yet.
+            # A file that was just created has no table yet.
             if "no such table" not in str(error):
                 raise

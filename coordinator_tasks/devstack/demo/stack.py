@@ -1,4 +1,4 @@
-"""The servers of the demonstration: ZooKeeper, Kafka and Airflow start at once, and end together."""
+"""The servers of the demonstration: ZooKeeper, Kafka and Airflow start at the same time, and end together."""
 
 import fcntl
 import os
@@ -32,7 +32,8 @@ ANSWER_TIMEOUT_S = 30.0
 ALLOWED_CONF = "spark.driver.extraJavaOptions"
 END_GRACE_S = 3.0
 SEPARATORS = {",": "Kafka's log.dirs", "?": "the address of Airflow's database"}
-"""Characters that end a path, with the place; quoting is impossible there."""
+"""Characters that a path must not have → where the character would end the path, because quoting is impossible there.
+"""
 
 
 class DemoFailed(CoordinatorError):
@@ -46,28 +47,28 @@ class DemoFailed(CoordinatorError):
 
 
 class Folders:
-    """Where everything is below `base`; each demonstration makes `run` again."""
+    """The paths of all files below `base`. Each demonstration makes `run` anew."""
 
     def __init__(self, base: Path) -> None:
         self.base = base
         self.report = base / "report.json"
-        self.kept = base / "kept.json"  # processes left running, for the next `--stop`
-        self.lock = base / "lock"  # held by the running demonstration in these folders
+        self.kept = base / "kept.json"  # the processes that were left running, for the next `--stop`
+        self.lock = base / "lock"  # locked by the demonstration that runs in these folders
         self.run = base / "run"  # data and logs of the servers and the consumers
         self.audit = self.run / "audit"  # the sink
         self.consumers = self.run / "consumers"  # the run folders of the consumers
-        self.settings = self.run / "settings.json"  # for the command line, if everything keeps running
-        self.journal = self.run / "journal.txt"  # records confirmed to the producer
+        self.settings = self.run / "settings.json"  # for the command line, if the servers keep running
+        self.journal = self.run / "journal.txt"  # the records that the broker has confirmed to the producer
         self.producer_log = self.run / "producer.log"
 
 
 def default_folders() -> Folders:
-    """Below the project's `build`."""
+    """Return the folders below the project's `build`."""
     return Folders(PROJECT / "build" / "demo")
 
 
 def occupy(folders: Folders) -> int:
-    """Take the folders for this process and empty them; return the lock's descriptor. Raises `DemoFailed`."""
+    """Lock the folders for this process and empty them. Return the lock's descriptor. Raises `DemoFailed`."""
     for sign, place in SEPARATORS.items():
         if sign in str(folders.base):
             raise DemoFailed(
@@ -94,7 +95,7 @@ def occupy(folders: Folders) -> int:
 
 
 class Stack:
-    """The servers, started in the background. `wait_for_servers` and `airflow` wait for them."""
+    """The servers, which start in the background. `wait_for_servers` and `airflow` wait until they serve."""
 
     def __init__(self, folders: Folders, *, ensemble: bool = False) -> None:
         self.folders = folders
@@ -102,7 +103,7 @@ class Stack:
         self.kafka = (EmbeddedBrokers if ensemble else EmbeddedKafka)(folders.run / "kafka")
         self._status_token = secrets.token_urlsafe()
         self._starting = ThreadPoolExecutor(3, thread_name_prefix="start")
-        Guard.current()  # made here, before several threads need it
+        Guard.current()  # made here, before several threads use it
         self._servers = [self._starting.submit(one) for one in (self.zookeeper.start, self.kafka.start)]
         self._airflow = self._starting.submit(self._start_airflow)
         self.producer: ManagedProcess | None = None
@@ -119,12 +120,12 @@ class Stack:
 
     @property
     def airflow_is_up(self) -> bool:
-        """Whether `airflow` returns at once."""
+        """Return whether `airflow` would return at once."""
         return self._airflow.done()
 
     @property
     def settings(self) -> Settings:
-        """The settings of the demonstration's own coordinator."""
+        """Return the settings of the demonstration's own coordinator."""
         return Settings(
             CLUSTER,
             self.zookeeper.connect_string,
@@ -136,7 +137,7 @@ class Stack:
 
     @property
     def client(self) -> Mapping[str, str]:
-        """Return the settings of the demonstration's Kafka clients; the clients do not log the broker's end."""
+        """Return the settings of the demonstration's Kafka clients, which do not log the end of the broker."""
         return {"bootstrap.servers": self.kafka.bootstrap_servers, "log_level": "0"}
 
     def create_topic(self, topic: str, partitions: int) -> None:
@@ -161,12 +162,12 @@ class Stack:
         self.producer.start()
 
     def stop_producer(self) -> None:
-        """End the producer; then its journal is complete."""
+        """End the producer. Its journal is complete afterwards."""
         if self.producer is not None:
             self.producer.stop()
 
     def keep(self) -> None:
-        """Let all processes outlive this process, until `--stop`."""
+        """Let all processes outlive this process. `--stop` ends them."""
         airflow = self.airflow
         clusters = (self.zookeeper, self.kafka)
         servers = [one.servers if isinstance(one, ServerGroup) else (one,) for one in clusters]
@@ -174,11 +175,11 @@ class Stack:
         detached.detach(self.folders.kept, processes, {"airflow": airflow.base_url})
 
     def end(self) -> None:
-        """End all processes, including starting processes and processes outside of their session."""
+        """End all processes, also processes that are just starting or have left their session."""
         self._starting.shutdown(wait=False, cancel_futures=True)
         reap_all(grace_s=END_GRACE_S)
         while not (self._airflow.done() and all(one.done() for one in self._servers)):
-            reap_all(grace_s=END_GRACE_S)  # processes started since
+            reap_all(grace_s=END_GRACE_S)  # ends the processes that have started since
 
     def _start_airflow(self) -> EmbeddedAirflow:
         airflow = EmbeddedAirflow(
@@ -204,14 +205,14 @@ class Stack:
         return airflow
 
     def _environment(self) -> dict[str, str]:
-        """Return an environment with the Spark and Python of this installation: the shell may be set up for others."""
+        """Return an environment with this installation's Spark and Python. The shell may be set up for others."""
         programs, spark = Path(sys.executable).parent, pyspark_home()
         return {
             "COORDINATOR_ALLOWED_CONF": ALLOWED_CONF,
             "COORDINATOR_ALLOWED_FOLDERS": str(self.folders.run),
             "COORDINATOR_CLUSTERS": CLUSTER,
             "COORDINATOR_RUN_BASE": str(self.folders.consumers),
-            # Else the paths of the consumers would be on a cluster's file system.
+            # Otherwise Spark would look for the consumers' paths on the file system of a cluster.
             **dict.fromkeys(("HADOOP_CONF_DIR", "YARN_CONF_DIR"), ""),
             "JAVA_HOME": str(find_java().home),
             "PATH": os.pathsep.join([str(programs), os.environ.get("PATH", "")]),
@@ -224,7 +225,7 @@ class Stack:
 
 
 def stop_kept(folders: Folders, say: Callable[[str], None]) -> None:
-    """End the processes left running by an earlier demonstration."""
+    """End the processes that an earlier demonstration has left running."""
     ended = detached.stop(folders.kept)
     what = "process" if ended == 1 else "processes"
     say(f"ended {ended} {what}" if ended else "nothing was left running")

@@ -1,8 +1,8 @@
 """Stalls of partitions, from the time stamps of the producer and the sink. Pure.
 
-During a stall a partition has unprocessed records, and no processing. A stall ends with a processing. A stall begins
-with the previous processing or, if no record was left then, with the next produced record. A stall that reaches into a
-window counts with the whole length.
+During a stall a partition has records to process, and processes none. A stall ends with a processing. It begins with
+the previous processing or, if no record was left then, when the next record is produced. A stall that is partly in a
+window counts with its whole length.
 """
 
 from bisect import bisect_right
@@ -16,7 +16,7 @@ from coordinator_tasks.devstack.demo.evidence import Produced, Row
 
 @dataclass(frozen=True, slots=True)
 class MeasuredStall:
-    """One stall, in seconds since 1970; `until_at` is infinite if nothing was processed afterwards."""
+    """One stall, in seconds since 1970. `until_at` is infinite if the partition processed nothing afterwards."""
 
     from_at: float
     until_at: float
@@ -28,7 +28,7 @@ class MeasuredStall:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Median and largest of the longest stalls of several partitions, in milliseconds; 0 without partitions."""
+    """Median and maximum of the longest stalls of several partitions, in milliseconds; 0 without partitions."""
 
     p50_ms: float
     max_ms: float
@@ -36,7 +36,7 @@ class Spread:
 
 
 def stalls(produced: Sequence[Produced], rows: Sequence[Row]) -> dict[int, list[MeasuredStall]]:
-    """Return partition → all stalls, in order. A record counts as processed once in the sink."""
+    """Return partition → all stalls, in order. A record counts as processed when the sink has it."""
     first: dict[tuple[int, int], float] = {}
     for row in rows:
         key = (row.partition, row.offset)
@@ -49,13 +49,13 @@ def stalls(produced: Sequence[Produced], rows: Sequence[Row]) -> dict[int, list[
 
 
 def _of_partition(events: list[tuple[float, float]]) -> list[MeasuredStall]:
-    """`events`: (processed at, produced at) of every record of one partition."""
+    """Return the stalls of one partition. `events`: (processed at, produced at) of each of its records."""
     groups = groupby(sorted(events), key=lambda e: e[0])
     return between([(at, min(made for _, made in group)) for at, group in groups])
 
 
 def between(processings: Sequence[tuple[float, float]]) -> list[MeasuredStall]:
-    """Return the stalls of a partition between the processings, in order: (time, production of the oldest record)."""
+    """Return the stalls between a partition's processings, in order. Each: (time, production of the oldest record)."""
     oldest_left = inf
     found: list[MeasuredStall] = []
     for index in range(len(processings) - 1, -1, -1):
@@ -69,9 +69,9 @@ def between(processings: Sequence[tuple[float, float]]) -> list[MeasuredStall]:
 def longest(
     found: Mapping[int, Sequence[MeasuredStall]], from_at: float, to_at: float, *, within: bool = False
 ) -> dict[int, float]:
-    """Return partition → longest stall, in seconds, reaching into the window; 0 without any.
+    """Return partition → its longest stall, in seconds, that is at least partly in the window; 0 without a stall.
 
-    `within`: only stalls that begin and end in the window: the others belong to a neighbouring event.
+    `within`: only stalls that begin and end in the window. Other stalls belong to the event before or after.
     """
     return {
         partition: max(lengths_s(some, from_at, to_at, within=within), default=0.0) for partition, some in found.items()
@@ -79,14 +79,14 @@ def longest(
 
 
 def lengths_s(found: Sequence[MeasuredStall], from_at: float, to_at: float, *, within: bool = False) -> list[float]:
-    """Return the lengths in seconds of a partition's stalls that reach into the window, in order; `within` as above."""
+    """Return, in order, the seconds of a partition's stalls that reach into the window. `within`: as in `longest`."""
     begin = bisect_right(found, from_at, key=lambda s: s.until_at)
     reaching = (s for s in found[begin:] if s.from_at < to_at)
     return [s.length_s for s in reaching if not within or (s.from_at >= from_at and s.until_at <= to_at)]
 
 
 def spread(longest_s: Mapping[int, float], partitions: Collection[int]) -> Spread:
-    """Sum up the longest stalls of these partitions."""
+    """Return the median and maximum of these partitions' longest stalls."""
     values = sorted(longest_s.get(partition, 0.0) for partition in partitions)
     if not values:
         return Spread(0.0, 0.0, 0)

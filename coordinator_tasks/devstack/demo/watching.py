@@ -25,7 +25,7 @@ TASKS_END_S = 30.0
 
 
 class Watcher:
-    """Reads a topic, and collects all releases, because a later release overwrites an earlier release."""
+    """Reads a topic. Collects all releases, because a later release overwrites an earlier release."""
 
     def __init__(self, stack: Stack, c: Coordinator, topic: str, partitions: int, display: Display) -> None:
         self.stack, self.c, self.display = stack, c, display
@@ -34,7 +34,7 @@ class Watcher:
         self._loops: set[str] = set()
 
     def wait(self, what: str, limit_s: float, done: Callable[[], bool]) -> None:
-        """Wait until `done`, and show the state meanwhile; raises `DemoFailed` after `limit_s`."""
+        """Wait until `done`, and show the state meanwhile. Raises `DemoFailed` after `limit_s`."""
         deadline_s = time.monotonic() + limit_s
         while True:
             self.show()
@@ -45,7 +45,7 @@ class Watcher:
             time.sleep(POLL_S)
 
     def quiet(self, seconds: float) -> tuple[float, float]:
-        """Do nothing for a time; returns its bounds in seconds since 1970."""
+        """Do nothing for some seconds. Return begin and end, in seconds since 1970."""
         began = time.time()
         self.wait("time", seconds + 60.0, lambda: time.time() - began >= seconds)
         return began, time.time()
@@ -65,7 +65,7 @@ class Watcher:
             self.collect_releases(node.handoff)
 
     def node(self) -> TopicNode | None:
-        """The topic's node; `None` before the first plan."""
+        """Return the topic's node; `None` before the first plan."""
         path = self.c.paths.topic(self.topic)
         found = self.c.zk.find(path)
         return codec.decode_node(path, found.data) if found is not None and found.data else None
@@ -76,7 +76,7 @@ class Watcher:
         return codec.decode_state(path, found.data).state if found is not None else State.INITIAL
 
     def standing(self) -> str:
-        """The present state in a few words, for a failure's text."""
+        """Return the present state in a few words, for the text of a failure."""
         owned = ", ".join(f"{name} {len(partitions)}" for name, partitions in sorted(_owned(self.node()).items()))
         return f"{self.topic} is {self.state()}; owned: {owned or 'nothing'}; logs: {self.stack.folders.run}"
 
@@ -84,23 +84,23 @@ class Watcher:
         return self.c.discovery.members().get(consumer)
 
     def registered_at(self, consumer: str) -> float:
-        """Return when ZooKeeper made its registration; 0 if absent."""
+        """Return when the consumer registered, by ZooKeeper's clock; 0 if it is not registered."""
         found = self.c.zk.find(self.c.paths.member(consumer))
         return found.stat.created_at if found is not None else 0.0
 
     def ending(self, consumer: str, incarnation: int) -> Ending | None:
-        """Return how this incarnation ended; `None` = no known end."""
+        """Return how this incarnation ended; `None` if no end is known."""
         path = self.c.paths.id(consumer)
         found = self.c.zk.find(path)
         claim = member_codec.decode_claim(path, found.data, consumer, 0) if found is not None else IdClaim(consumer, 0)
         return claim.ended.get(incarnation)
 
     def records(self) -> list[Record]:
-        """The history so far, oldest first."""
+        """Return the history so far, oldest first."""
         return list(history.records(self.c, self.topic, MAX_RECORDS))[::-1]
 
     def stable_after(self, at: float, owners: set[str]) -> Record | None:
-        """Return the record of Stable after this time, if exactly these consumers now own all partitions."""
+        """Return the record of Stable after this time, if now exactly these consumers own all partitions."""
         node = self.node()
         if node is None or self.state() is not State.STABLE or node.handoff or set(_owned(node)) != owners:
             return None
@@ -110,7 +110,7 @@ class Watcher:
         return last[0] if last and last[0].target is State.STABLE and last[0].at > at else None
 
     def counts(self, topics: Iterable[str], planned: set[str]) -> dict[str, int] | None:
-        """Consumer → its partitions of these topics; `None` until all are Stable after a plan for exactly `planned`."""
+        """Return consumer → its partitions of these topics; `None` until all are Stable after a plan for `planned`."""
         found = dict.fromkeys(sorted(planned), 0)
         for topic in topics:
             paths = self.c.paths.topic(topic), self.c.paths.state(topic)
@@ -125,7 +125,7 @@ class Watcher:
         return found
 
     def collect_releases(self, partitions: Iterable[int]) -> None:
-        """Keep the present releases of these partitions, each with ZooKeeper's time."""
+        """Keep the present release of each of these partitions, with ZooKeeper's time of the write."""
         paths = {p: self.c.paths.partition(self.topic, p) for p in partitions}
         for partition, node in find_many(self.c.zk, paths).items():
             if release := codec.decode_release(paths[partition], node.data):
@@ -137,7 +137,7 @@ class Watcher:
         return list(self._releases.values())
 
     def loops(self) -> tuple[str, ...]:
-        """Command lines of coordinator processes outside Airflow, seen at this or an earlier call."""
+        """Return command lines of coordinator processes outside Airflow that this call or an earlier call has seen."""
         for process in reaper.marked(Guard.current().mark):
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 words = process.cmdline()
@@ -146,7 +146,7 @@ class Watcher:
         return tuple(sorted(self._loops))
 
     def tasks(self, records: Iterable[Record]) -> list[TaskRun]:
-        """Return every try of the tasks named in the records, from Airflow's API, once all have ended."""
+        """Return every try of the tasks that the records name, from Airflow's API, once all tries have ended."""
         actors = sorted({(r.actor.dag, r.actor.run, r.actor.task) for r in records if r.actor.kind == "airflow"})
         client = self.stack.airflow.client
         found: list[TaskRun] = []
@@ -162,7 +162,7 @@ class Watcher:
         return found
 
     def kill(self, consumer: str) -> float:
-        """Kill -9 all processes of the consumer except its launcher; return the time, in seconds since 1970."""
+        """Kill -9 all processes of the consumer except its launcher. Return the time, in seconds since 1970."""
         launcher = int(self.run_folder(consumer).lock.read_text())
         victims = psutil.Process(launcher).children(recursive=True)
         at = time.time()
@@ -172,11 +172,11 @@ class Watcher:
         return at
 
     def gone(self, consumer: str) -> bool:
-        """Return whether no process of the consumer is left, its launcher included."""
+        """Return whether no process of the consumer is left, not even its launcher."""
         return self.run_folder(consumer).exit_code() is not None
 
     def run_folder(self, consumer: str) -> RunFolder:
-        """The files of the consumer and its launcher."""
+        """Return the paths of the files of the consumer and its launcher."""
         return RunFolder.of(self.stack.folders.consumers, self.c.paths.cluster, consumer)
 
 

@@ -1,4 +1,4 @@
-"""Airflow on one machine: api-server, scheduler, dag-processor and triggerer under our own supervision, on SQLite.
+"""Airflow on one machine: api-server, scheduler, dag-processor and triggerer as processes of our own, on SQLite.
 
 ``airflow standalone`` is not used: its children survive its exit, and it cannot restart a dead child.
 """
@@ -24,11 +24,11 @@ from coordinator_tasks.java import OPTIONS_VARIABLES
 
 READY_TIMEOUT_S = 180.0
 READY_POLL_S = 0.2
-# The triggerer needs 10 s to notice the child's end, and only then signs off. Without the sign-off, the next triggerer
-# takes over all triggers a heartbeat threshold later.
+# The triggerer notices its child's end only after 10 s, and then signs off. If it does not sign off, the next triggerer
+# takes over the triggers only when the heartbeat threshold is over.
 STOP_TIMEOUT_S = 15.0
 LEAVE_TIMEOUT_S = 3.0
-"""At the end of a ``with`` block: nothing is started afterwards, so no service needs to sign off."""
+"""For the end of a ``with`` block. Nothing is started afterwards, so no service needs to sign off."""
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 NOT_INHERITED = (
     "AIRFLOW",
@@ -39,15 +39,14 @@ NOT_INHERITED = (
     *PROXIES,
     *map(str.upper, PROXIES),
 )
-"""The first three precede airflow.cfg, and may belong to another Airflow: database, connections and clusters.
-
-With OpenLineage's variables, consumers would report to the lineage of the site. A proxy does not reach this machine's
-loopback address, by which the tasks report to the api-server.
+"""Prefixes of variables that the services do not inherit. The first three take precedence over airflow.cfg, and may
+name another Airflow's database, connections and clusters. With OpenLineage's variables, consumers would report to the
+site's lineage. A proxy cannot reach this machine's loopback address, at which the tasks report to the api-server.
 """
 
 
 class Service(StrEnum):
-    """The four services; the value is Airflow's name."""
+    """The four services. Each value is Airflow's name of the service."""
 
     API_SERVER = "api-server"
     SCHEDULER = "scheduler"
@@ -56,17 +55,18 @@ class Service(StrEnum):
 
 
 API_SERVER_MODULE = "coordinator_tasks.devstack.embedded.api_server"
-# These services would start log servers for other machines: here the api-server reads the files itself.
+# These services would start log servers for other machines. Here the api-server reads the files itself.
 LOG_SERVERS = (Service.SCHEDULER, Service.TRIGGERER)
 
 
 class EmbeddedAirflow:
-    """Airflow's services; ``home`` keeps its database, logs and password over restarts.
+    """Airflow's services. ``home`` keeps database, logs and password, also when the services restart.
 
-    ``env`` is added to the environment of all services, ``connections`` maps ids to connection fields (``conn_type``,
-    ``host``, ``port``, ``extra``, ...), ``settings`` maps ``section.option`` to values, and the start waits for
-    ``expected_dags``. ``port`` 0 takes a free one. ``base_url`` is the address of the UI and the API; ``username`` and
-    ``password`` are those of the only user, an administrator; ``environment`` is all that is added to the services'.
+    - ``env``: variables to add to the environment of all services. ``environment``: all variables that are added.
+    - ``connections``: connection id → fields (``conn_type``, ``host``, ``port``, ``extra``, ...).
+    - ``settings``: ``section.option`` → value. ``expected_dags``: DAGs that the start waits for.
+    - ``port``: 0 takes a free port. ``base_url``: the address of UI and API.
+    - ``username``, ``password``: of the only user, an administrator.
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class EmbeddedAirflow:
         self.stop(timeout_s=LEAVE_TIMEOUT_S)
 
     def start(self, *services: Service, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Start the services (all by default) and wait until they are healthy and the expected DAGs are parsed.
+        """Start the services (all by default). Wait until they are healthy and the expected DAGs are parsed.
 
-        The api-server reports the health of all: start it first, or together with any other.
+        The api-server reports the health of all services, so start it first or together with others.
         """
         chosen = services or tuple(Service)
         deadline_s = time.monotonic() + timeout_s
@@ -121,7 +121,7 @@ class EmbeddedAirflow:
             raise
 
     def stop(self, *services: Service, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """End the services (all by default) within ``timeout_s``; a scheduler's remaining tasks are then killed."""
+        """End the services (all by default) within ``timeout_s``. Then kill the tasks that a scheduler has left."""
         chosen = services or tuple(Service)
         deadline_s = time.monotonic() + timeout_s
         for service in chosen:
@@ -138,7 +138,7 @@ class EmbeddedAirflow:
         self._drop_connections(chosen)
 
     def wait_for_dags(self, dag_ids: Collection[str], timeout_s: float) -> None:
-        """Wait until all these DAGs are parsed; AirflowUnavailable at once if a file cannot be imported."""
+        """Wait until all these DAGs are parsed. If a file cannot be imported, raise AirflowUnavailable at once."""
         deadline_s = time.monotonic() + timeout_s
         while missing := set(dag_ids) - self.client.dag_ids():
             for file_name, trace in self.client.import_errors().items():
@@ -168,7 +168,7 @@ class EmbeddedAirflow:
         heartbeat = health[name][f"latest_{name}_heartbeat"]
         if health[name]["status"] != "healthy" or heartbeat is None:
             return False
-        # For a while after a crash, the last heartbeat of the former process still counts as healthy.
+        # For a while after a crash, Airflow still reports the former process's last heartbeat as healthy.
         return datetime.fromisoformat(heartbeat).timestamp() >= self.services[service].started_s
 
     def _process(self, service: Service) -> ManagedProcess:
@@ -194,7 +194,7 @@ class EmbeddedAirflow:
         return self.home / f"{service.value}.log"
 
     def _base_environment(self) -> dict[str, str]:
-        # DAGs and plugins import this project from its installation or its checkout.
+        # DAGs and plugins import this project from the place where it is installed or checked out.
         project = str(Path(coordinator_tasks.__file__).parent.parent)
         inherited = os.environ.get("PYTHONPATH")
         return {

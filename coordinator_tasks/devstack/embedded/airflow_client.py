@@ -10,17 +10,17 @@ import httpx
 from coordinator_tasks.devstack.embedded.errors import AirflowUnavailable
 
 ATTEMPTS = 3
-ROLLED_BACK = "Database error"  # in Airflow's answer after a failed transaction
-REQUEST_TIMEOUT_S = 60.0  # SQLite has one writer: on a busy machine a write waits for the scheduler
+ROLLED_BACK = "Database error"  # part of Airflow's answer after a failed transaction
+REQUEST_TIMEOUT_S = 60.0  # SQLite has one writer, so on a busy machine a write waits for the scheduler
 WARM_UP_TIMEOUT_S = 90.0
 PAGE_SIZE = 100
 
 Json = Any
-"""An answer of the API, as documented by Airflow."""
+"""An answer of the API, as Airflow documents it."""
 
 
 class AirflowClient:
-    """Signs in as a single user; every method raises AirflowUnavailable with Airflow's words if Airflow refuses."""
+    """Signs in as one user. If Airflow refuses a call, the method raises AirflowUnavailable with Airflow's words."""
 
     def __init__(self, base_url: str, username: str, password: str) -> None:
         self.base_url = base_url
@@ -34,14 +34,14 @@ class AirflowClient:
         self.close()
 
     def close(self) -> None:
-        """Closes the connections; the client can be used again."""
+        """Close the connections. The client can be used again."""
         self._http.close()
         self._http = self._new_http()
 
     def request(self, method: str, path: str, **options: Any) -> Json:
-        """Call ``/api/v2`` + ``path``; sign in when needed. Return the decoded answer, None if empty.
+        """Call ``/api/v2`` + ``path``; sign in if needed. Return the decoded answer; None if empty.
 
-        A call that Airflow rolled back is sent again: SQLite has one writer, and the wait for a turn can time out.
+        A call that Airflow has rolled back is sent again: SQLite has one writer, and a wait for a turn can time out.
         """
         if "Authorization" not in self._http.headers:
             token = self._send("POST", "/auth/token", json=self._credentials).json()["access_token"]
@@ -50,19 +50,19 @@ class AirflowClient:
         return answer.json() if answer.content else None
 
     def health(self) -> Json:
-        """State and last heartbeat of metadatabase, scheduler, dag_processor and triggerer; needs no sign-in."""
+        """Return state and last heartbeat of metadatabase, scheduler, dag_processor and triggerer; needs no sign-in."""
         return self._send("GET", "/api/v2/monitor/health").json()
 
     def warm_up(self) -> None:
-        """Make Airflow build the tasks' API. The build takes seconds, and would otherwise delay the first task."""
+        """Make Airflow build the API for tasks, which takes seconds and would otherwise delay the first task."""
         self._send("GET", "/execution/health", timeout=WARM_UP_TIMEOUT_S)
 
     def dag_ids(self) -> set[str]:
-        """Ids of the DAGs that have been parsed."""
+        """Return the ids of the parsed DAGs."""
         return {dag["dag_id"] for dag in self._pages("/dags", "dags")}
 
     def import_errors(self) -> dict[str, str]:
-        """Return file name → traceback, of the files that could not be parsed."""
+        """Return file name → traceback, for files that cannot be parsed."""
         return {item["filename"]: item["stack_trace"] for item in self._pages("/importErrors", "import_errors")}
 
     def set_paused(self, dag_id: str, paused: bool) -> None:
@@ -79,12 +79,13 @@ class AirflowClient:
         return list(self._pages(f"/dags/{dag_id}/dagRuns", "dag_runs"))
 
     def run_state(self, dag_id: str, run_id: str) -> str:
-        """``queued``, ``running``, ``success`` or ``failed``."""
+        """Return ``queued``, ``running``, ``success`` or ``failed``."""
         state: str = self.request("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["state"]
         return state
 
     def task_instances(self, dag_id: str, run_id: str) -> list[Json]:
-        """The run's task instances: ``task_id``, ``map_index``, ``try_number``, ``state``, ``start_date``, ..."""
+        """Return the run's task instances: ``task_id``, ``map_index``, ``try_number``, ``state``, ``start_date``, ...
+        """
         return list(self._pages(f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances", "task_instances"))
 
     def _new_http(self) -> httpx.Client:

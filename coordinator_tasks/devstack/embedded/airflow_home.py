@@ -1,6 +1,6 @@
-"""Prepares an Airflow home: configuration, secrets and database, so that the services can start at once.
+"""Prepare an Airflow home with configuration, secrets and database, so that the services can start at once.
 
-All secrets (keys, the password) are drawn on first use and kept in the home, readable by its owner only.
+All secrets (keys, the password) are drawn at the first use and stored in the home. Only its owner may read them.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ LAUNCH_POOL = "consumers"
 LAUNCH_SLOTS = 2
 SQLITE_BUSY_TIMEOUT_S = 30
 
-# Fast reactions on a small machine. The last group decides how soon another service takes over a killed one's work.
+# Fast reactions on a small machine. The last group decides how soon a service takes over the work of a killed service.
 SETTINGS: Mapping[str, str] = {
     "core.executor": "LocalExecutor",
     "core.parallelism": "8",
     "core.load_examples": "False",
-    # Tasks are forks of a worker: the plugin's imports there cost them nothing.
+    # Tasks are forks of a worker, so they need not import the plugin again.
     "core.lazy_load_plugins": "False",
     "core.dags_are_paused_at_creation": "False",
-    # The default asks a name server for the full name, which takes seconds without a server.
+    # By default Airflow asks a name server for the full name. Without a name server this takes seconds.
     "core.hostname_callable": "socket.gethostname",
     "api.workers": "1",
     "dag_processor.refresh_interval": "300",
@@ -51,7 +51,8 @@ SETTINGS: Mapping[str, str] = {
     "scheduler.scheduler_idle_sleep_time": "0.1",
     "scheduler.scheduler_heartbeat_sec": "1",
     "workers.execution_api_timeout": "30",
-    # A worker that misses a wake-up from its task, or the task's end, checks again after this time; the default is 5 s.
+    # Seconds after which a worker checks again if it misses a wake-up from its task, or the task's end; the default is
+    # 5.
     "workers.min_heartbeat_interval": "1",
     "scheduler.job_heartbeat_sec": "2",
     "scheduler.scheduler_health_check_threshold": "15",
@@ -63,9 +64,9 @@ SETTINGS: Mapping[str, str] = {
 
 
 def prepare(path: Path, port: int, dags_folder: Path, plugins_folder: Path | None, settings: Mapping[str, str]) -> str:
-    """Writes all that the home needs; returns the password of ``USERNAME``.
+    """Write everything that the home needs. Return the password of ``USERNAME``.
 
-    ``port`` is the API's; ``settings`` (``section.option``) win over ``SETTINGS``.
+    ``port``: of the API. ``settings`` (``section.option``) take precedence over ``SETTINGS``.
     """
     path.mkdir(parents=True, exist_ok=True)
     kept, base_url = _secrets(path / "secrets.json"), f"http://{HOST}:{port}"
@@ -94,9 +95,7 @@ def prepare(path: Path, port: int, dags_folder: Path, plugins_folder: Path | Non
 
 
 def connection_variables(connections: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Airflow's environment variables for connections, each given by its fields (``conn_type``, ``host``, ``extra``,
-    ...).
-    """
+    """Return Airflow's environment variables for connections, given by their fields (``conn_type``, ``host``, ...)."""
     return {f"AIRFLOW_CONN_{name.upper()}": json.dumps(fields) for name, fields in connections.items()}
 
 
@@ -124,7 +123,7 @@ def _write_configuration(path: Path, settings: Mapping[str, str]) -> None:
         section, option = key.split(".", 1)
         if not parser.has_section(section):
             parser.add_section(section)
-        # Airflow reads the file with interpolation.
+        # Airflow interpolates `%` when it reads the file.
         parser.set(section, option, value.replace("%", "%%"))
     path.touch(mode=0o600)
     with path.open("w") as file:
@@ -132,9 +131,9 @@ def _write_configuration(path: Path, settings: Mapping[str, str]) -> None:
 
 
 def _migrated_database() -> Path:
-    """Return a migrated SQLite database with the launches' pool, made once per set of packages.
+    """Return a migrated SQLite database that has the pool for launches.
 
-    The migration takes seconds.
+    The migration takes seconds, so it is done once for each set of packages.
     """
     name = f"airflow-{_fingerprint([*_airflow_packages(), f'{LAUNCH_POOL}={LAUNCH_SLOTS}'])}"
     database = cache_folder() / f"{name}.db"
@@ -162,7 +161,7 @@ def _migrate(home: Path) -> Path:
             advice="run make install and start again",
             cwd=home,
         )
-    # In this mode, readers and the writer of four services do not wait for each other; the file keeps it.
+    # In this mode the readers and the writer of the four services do not wait for each other. The file keeps the mode.
     with sqlite3.connect(database) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
     connection.close()

@@ -1,9 +1,9 @@
-"""``python -m coordinator_tasks.devstack.embedded.api_server api-server``: Airflow's own, with its audit log off the
-event loop.
+"""``python -m coordinator_tasks.devstack.embedded.api_server api-server``: Airflow's api-server, but it writes the
+audit log in a thread.
 
-Airflow 3.3 commits its audit log on the event loop, and no other request can commit while the loop waits. SQLite has one
-writer: if another request has written and not committed, the loop waits for that request's lock, and the request for the
-loop, until the lock times out. A click while a task starts is enough.
+Airflow 3.3 commits its audit log on the event loop. While the loop waits, no other request can commit. SQLite has one
+writer: if another request has written and not committed, the loop waits for that request's lock, and the request waits
+for the loop, until the lock times out. A click while a task starts is enough.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ _original = decorators.action_logging
 
 
 class _Kept:
-    """Replaces a session: keeps the added logs, to be written later."""
+    """Stands in for a session: keeps the added logs, which are written later."""
 
     def __init__(self) -> None:
         self.logs: list[Log] = []
@@ -33,7 +33,7 @@ class _Kept:
 
 
 def action_logging(event: str | None = None) -> Callable[..., Awaitable[None]]:
-    """Airflow's dependency of the same name, but with the commit in a thread."""
+    """Return the dependency that Airflow has under this name, but with the commit in a thread."""
     note = _original(event)
 
     async def log_action(request: Request, session: SessionDep, user: GetUserDep) -> None:

@@ -1,4 +1,4 @@
-"""The folder for files that are fetched or prepared once, with a lock for several processes."""
+"""The folder for files that are fetched or prepared once. Several processes share it under a lock."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from coordinator_tasks.devstack.embedded.errors import CacheUnavailable
 
 FOLDER_VARIABLE = "COORDINATOR_CACHE"
 LOCK_TIMEOUT_S = 330.0
-"""More than the longest work under a lock: the fetch of Kafka's jars."""
+"""Longer than the longest work under a lock, the fetch of Kafka's jars."""
 LOCK_POLL_S = 0.2
 
 
 def cache_folder() -> Path:
-    """COORDINATOR_CACHE, else this project's folder in the user's cache folder."""
+    """Return COORDINATOR_CACHE, or else this project's folder in the user's cache folder."""
     chosen = os.environ.get(FOLDER_VARIABLE)
     if chosen:
         return Path(chosen).absolute()
@@ -28,7 +28,7 @@ def cache_folder() -> Path:
 
 @contextmanager
 def exclusive(name: str) -> Iterator[Path]:
-    """Holds the lock called ``name`` and yields the cache folder; a lock is free again when its holder dies."""
+    """Hold the lock ``name`` in the block, and yield the cache folder. If the holder dies, the lock is free again."""
     folder = cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)

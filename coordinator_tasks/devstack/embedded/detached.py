@@ -1,8 +1,7 @@
-"""Detaches processes from their owner, and lets another process end the detached processes later.
+"""Detach processes from their owner, so that another process can end them later.
 
-A file names the detached processes: the owner's mark, and each process with its id and start time, so that no other
-process with the same id is ended. The file also has details for the next process, such as addresses, but
-no secrets.
+A file names the detached processes: the owner's mark, and for each process its id and start time. So a later process
+with the same id is not ended by mistake. The file also has details such as addresses, but no secrets.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ class _State(TypedDict):
 
 
 def detach(state_file: Path, processes: Sequence[ManagedProcess], details: Mapping[str, str]) -> None:
-    """Write the file and let all started processes outlive this process; ``processes`` in order of their start.
+    """Write the file, and let all started processes outlive this process. ``processes``: in the order of their start.
 
-    The processes' objects are released: the end of a ``with`` block ends no process.
+    The objects of the processes give them up, so the end of a ``with`` block does not end them.
     """
     guard = Guard.current()
     entries: list[_Process] = [
@@ -60,7 +59,7 @@ def detach(state_file: Path, processes: Sequence[ManagedProcess], details: Mappi
 
 
 def details(state_file: Path) -> dict[str, str]:
-    """Return the details given to :func:`detach`, if any of the processes still runs; else empty."""
+    """Return the details given to :func:`detach`, if any of the processes still runs; otherwise empty."""
     if not state_file.exists():
         return {}
     state = _read(state_file)
@@ -68,7 +67,7 @@ def details(state_file: Path) -> dict[str, str]:
 
 
 def stop(state_file: Path) -> int:
-    """Ends the processes, the last started first, and removes the file; returns how many there were."""
+    """End the processes, the last started first, and remove the file. Return how many there were."""
     if not state_file.exists():
         return 0
     state = _read(state_file)

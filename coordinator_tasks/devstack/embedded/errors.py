@@ -1,4 +1,4 @@
-"""The errors of local processes; each message is one line with problem, reason and remedy."""
+"""The errors of local processes. Each message is one line with problem, reason and remedy."""
 
 from coordinator_tasks.core.errors import CoordinatorError
 

@@ -1,8 +1,8 @@
-"""Provides programs that no Python package has: Java, Chromium and Prometheus for tests, Kafka's jars.
+"""Installs programs that no Python package contains: Java; Chromium and Prometheus for tests; Kafka's jars.
 
 ``make install`` runs ``python -m coordinator_tasks.devstack.embedded.host``. As root on Debian or Ubuntu it installs
-missing programs; elsewhere it prints the needed installation in a line. Only a missing Java is an error, since nothing
-runs without.
+the missing programs. Elsewhere it prints one line with the necessary installation. Only a missing Java is an error,
+because nothing runs without Java.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from coordinator_tasks.devstack.embedded.jars import ensure_kafka_jars
 from coordinator_tasks.java import JavaUnavailable, find_java
 
 JAVA_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
-"""In order of preference: newer releases of Debian have only the second."""
+"""In order of preference. Newer releases of Debian have only the second."""
 BROWSER_PACKAGES = ("chromium", "chromium-driver")
 BROWSER_PROGRAMS = ("chromium", "chromedriver")
 PROMETHEUS_PROGRAMS = ("prometheus", "promtool")
@@ -29,12 +29,12 @@ APT_TIMEOUT_S = 600.0
 
 
 def can_install() -> bool:
-    """Whether this user may install packages with apt."""
+    """Return whether this user may install packages with apt."""
     return os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 
 def ensure_java() -> None:
-    """Install Java if none is usable and this user may; raises JavaUnavailable if still missing."""
+    """Install Java if none is usable and this user may install. Raises JavaUnavailable if Java is still missing."""
     try:
         find_java()
     except JavaUnavailable:
@@ -44,7 +44,7 @@ def ensure_java() -> None:
 
 
 def ensure_browser() -> str | None:
-    """Install Chromium and its driver if this user may; return a line of advice if still missing."""
+    """Install Chromium and its driver if this user may install. Return a line of advice if they are still missing."""
     if can_install() and _missing_programs():
         _install(*BROWSER_PACKAGES)
     missing = _missing_programs()
@@ -57,15 +57,15 @@ def ensure_browser() -> str | None:
 
 
 def prometheus_program(name: str) -> str | None:
-    """The path of `prometheus` or `promtool`: on PATH, or unpacked in our cache."""
+    """Return the path of `prometheus` or `promtool`, on PATH or unpacked in our cache."""
     unpacked = cache_folder() / "prometheus" / "usr" / "bin" / name
     return shutil.which(name) or (str(unpacked) if unpacked.exists() else None)
 
 
 def ensure_prometheus() -> str | None:
-    """Unpack Prometheus into our cache if this user may; return a line of advice if still missing.
+    """Unpack Prometheus into our cache if this user may. Return a line of advice if it is still missing.
 
-    It is not installed: Debian's package would start a service.
+    Prometheus is not installed, because Debian's package would start a service.
     """
     if can_install() and not all(map(prometheus_program, PROMETHEUS_PROGRAMS)):
         with exclusive("prometheus") as folder:
@@ -79,7 +79,7 @@ def ensure_prometheus() -> str | None:
 
 
 def main() -> int:
-    """Prepare the machine; exit code 1, with a line about the remedy, if this fails."""
+    """Prepare the machine. If this fails, print a line with the remedy and return exit code 1."""
     try:
         ensure_java()
         ensure_kafka_jars()
@@ -106,7 +106,7 @@ def _install(*packages: str) -> bool:
 
 
 def _unpack(package: str, folder: Path) -> None:
-    """Unpack the files of a Debian package, without its dependencies, into our folder: all of them or none."""
+    """Unpack the files of a Debian package into our folder, all or none, without the package's dependencies."""
     with TemporaryDirectory(prefix="fetch-", dir=folder.parent) as scratch:
         if not _run(["apt-get", "update"], ["apt-get", "download", package], cwd=scratch):
             return

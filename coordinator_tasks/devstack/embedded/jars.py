@@ -1,8 +1,8 @@
-"""Jars of the embedded servers: ZooKeeper's come with PySpark, Kafka's are fetched once, by pinned version, and cached.
+"""The jars of the local servers. PySpark has ZooKeeper's jars. Kafka's are fetched once, by pinned version.
 
 ``spark-submit --packages`` fetches Kafka's jars: its Ivy knows the registries, and every full PySpark has it. The jars
-are compared with the checksums in ``kafka-4.3.1.sha256`` beside this file, and get their final folder by a single
-rename, so that an interrupted fetch leaves nothing half done. Tests and benchmarks fetch other jars in the same way.
+are compared with the checksums in ``kafka-4.3.1.sha256`` beside this file. A single rename gives them their final
+folder, so an interrupted fetch leaves nothing half done. Tests and benchmarks fetch other jars in the same way.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FETCH_TIMEOUT_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """A request to Ivy: `packages` with their dependencies except `excluded`; both are lists with commas."""
+    """A request to Ivy: `packages` and their dependencies, except `excluded`. Both are lists separated by commas."""
 
     packages: str
     excluded: str = ""
@@ -34,7 +34,7 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """Jars fetched together: `title` is for people; `checksums`: a line for each jar, SHA-256 and name."""
+    """Jars that are fetched together. `title`: for people. `checksums`: for each jar a line with SHA-256 and name."""
 
     title: str
     checksums: Path
@@ -42,7 +42,7 @@ class JarSet:
 
     @property
     def name(self) -> str:
-        """Return the name of their folder."""
+        """Return the name of the folder for the jars."""
         return self.checksums.stem
 
 
@@ -52,10 +52,10 @@ KAFKA = JarSet(
     (Resolution(f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION},org.slf4j:slf4j-simple:1.7.36"),),
 )
 
-# A class in PySpark's jars that ends at once: Spark resolves the packages and then runs only this class.
+# A class in PySpark's jars that ends at once. Spark resolves the packages, and then runs only this class.
 HARMLESS_CLASS = "org.apache.zookeeper.version.VersionInfoMain"
 
-# The jars of a ZooKeeper server among Spark's 250: fewer jars start faster.
+# The jars, of Spark's 250, that a ZooKeeper server needs. With fewer jars the server starts faster.
 ZOOKEEPER_JARS = (
     "zookeeper-*.jar",
     "netty-*.jar",
@@ -71,7 +71,7 @@ ZOOKEEPER_JARS = (
 
 
 def zookeeper_class_path() -> str:
-    """Class path of ZooKeeper's server, from PySpark's jars."""
+    """Return the class path of a ZooKeeper server, from PySpark's jars."""
     jars = _pyspark_jars(ZOOKEEPER_JARS)
     if not any(jar.name.startswith("zookeeper-3") for jar in jars):
         raise JarsUnavailable(_not_full_pyspark("ZooKeeper's server"))
@@ -79,8 +79,8 @@ def zookeeper_class_path() -> str:
 
 
 def kafka_class_path() -> str:
-    """Return the class path of the broker; fetches its jars on first use, at most ``FETCH_TIMEOUT_S``."""
-    # Ivy leaves out Spark's jars.
+    """Return the class path of the broker. On first use the jars are fetched, for at most ``FETCH_TIMEOUT_S``."""
+    # Ivy does not fetch jars that Spark has.
     scala = _pyspark_jars(("scala-library-*.jar",))
     if not scala:
         raise JarsUnavailable(_not_full_pyspark("the Scala library of Kafka's broker"))
@@ -88,12 +88,12 @@ def kafka_class_path() -> str:
 
 
 def ensure_kafka_jars() -> Path:
-    """The folder with the broker's verified jars."""
+    """Return the folder with the broker's verified jars."""
     return ensure_jars(KAFKA)
 
 
 def ensure_jars(wanted: JarSet) -> Path:
-    """Return the folder with verified jars; only one of several concurrent processes fetches."""
+    """Return the folder with the verified jars. If several processes ask at the same time, only one fetches."""
     folder = cache_folder() / wanted.name
     if _complete(wanted, folder):
         return folder
@@ -108,7 +108,7 @@ def _complete(wanted: JarSet, folder: Path) -> bool:
 
 
 def _pinned(wanted: JarSet) -> dict[str, str]:
-    """Name to checksum."""
+    """Return name → checksum."""
     lines = [line.split() for line in wanted.checksums.read_text().splitlines()]
     return {name: checksum for checksum, name in lines}
 
@@ -124,7 +124,7 @@ def _fetch(wanted: JarSet, folder: Path) -> None:
             for jar in (scratch / "jars").glob("*.jar"):
                 jar.rename(jars / jar.name)
         _verify(wanted, jars)
-        shutil.rmtree(folder, ignore_errors=True)  # left from deleted jars
+        shutil.rmtree(folder, ignore_errors=True)  # left over after jars were deleted
         jars.rename(folder)
 
 
@@ -142,7 +142,7 @@ def _resolve(wanted: JarSet, resolution: Resolution, scratch: Path, log_path: Pa
     ]
     # fmt: on
     limit_s = FETCH_TIMEOUT_S / len(wanted.resolutions)
-    spark = {"SPARK_HOME": str(home), "SPARK_CONF_DIR": str(home / "conf")}  # the shell may be set up for another
+    spark = {"SPARK_HOME": str(home), "SPARK_CONF_DIR": str(home / "conf")}  # the shell may be set up for another Spark
     environment = {**os.environ, "JAVA_HOME": str(java.home), **spark}
     try:
         with log_path.open("wb") as log:
@@ -167,7 +167,7 @@ def _verify(wanted: JarSet, jars: Path) -> None:
 
 
 def pyspark_home() -> Path:
-    """Folder of the installed PySpark, found without importing it."""
+    """Return the folder of the installed PySpark, without importing it."""
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:
         raise JarsUnavailable(_not_full_pyspark("the embedded servers' jar folder"))

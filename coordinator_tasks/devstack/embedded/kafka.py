@@ -1,5 +1,4 @@
-"""A real Kafka on loopback: one broker, or a cluster of three; each process is broker and controller (KRaft combined
-mode).
+"""A real Kafka on loopback: one broker, or a cluster of three. Each process is broker and controller (combined mode).
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ FIXED_SETTINGS = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "num.recovery.threads.per.data.dir": "2",
-    # The first entry of an index maps the whole file: with the default of 10 MB that takes 8 to 60 ms for each of a
-    # partition's two indexes, and with a thousand partitions one request of a producer took half a minute.
+    # The first entry of an index maps the whole file. With the default of 10 MB, this takes 8 to 60 ms for each of a
+    # partition's two indexes, so with a thousand partitions one request of a producer took half a minute.
     "log.index.size.max.bytes": str(256 * 1024),
-    # After kill -9, the broker's old registration blocks its next start for one session: 9 s with the default.
+    # After kill -9, the broker's old registration blocks its next start for a session, which is 9 s by default.
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "3000",
 }
@@ -63,29 +62,29 @@ REPLICATED_SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """Shared by the nodes of a cluster: cluster id, and node number → port of the node's controller."""
+    """What the nodes of a cluster share: the cluster id, and node number → port of the node's controller."""
 
     cluster_id: str
     ports: Mapping[int, int]
 
     @classmethod
     def of(cls, nodes: int) -> Self:
-        """A new cluster with nodes 1 to `nodes`."""
-        # The formatting tool reads a leading dash as an option.
+        """Return a new cluster with nodes 1 to `nodes`."""
+        # The tool that formats the folder would read a leading dash as an option.
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "_")
         return cls(cluster_id, {node: free_port() for node in range(1, nodes + 1)})
 
     @property
     def voters(self) -> str:
-        """``node@host:port`` of each controller."""
+        """Return ``node@host:port`` of each controller."""
         return ",".join(f"{node}@{HOST}:{port}" for node, port in self.ports.items())
 
 
 class EmbeddedKafka(ManagedProcess):
-    """A broker; ``data_dir`` keeps its data and log over restarts. ``port`` 0 takes a free port.
+    """A broker. ``data_dir`` keeps data and log, also over restarts. ``port`` 0 takes a free port.
 
-    The listener is open to everybody on this machine. ``settings`` overrides broker settings. ``node`` and ``quorum``
-    (used by :class:`EmbeddedBrokers`) are the broker's number and its cluster.
+    Anybody on this machine may use the listener. ``settings`` take precedence over our broker settings. ``node`` and
+    ``quorum`` (used by :class:`EmbeddedBrokers`) are the broker's number and its cluster.
     """
 
     def __init__(
@@ -108,11 +107,11 @@ class EmbeddedKafka(ManagedProcess):
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` of the listener without authentication."""
+        """Return ``host:port`` of the listener without authentication."""
         return f"{HOST}:{self.port}"
 
     def spawn(self) -> None:
-        """Start the broker without waiting, and format the data folder on first use; no effect if running."""
+        """Start the broker and do not wait. Format the data folder on first use. If the broker runs, do nothing."""
         if self.running:
             return
         self._write_settings()
@@ -136,7 +135,7 @@ class EmbeddedKafka(ManagedProcess):
             name="Kafka" if len(self._quorum.ports) == 1 else f"Kafka broker {self.node}",
             argv=(*self._java, "kafka.Kafka", str(self._settings_path)),
             log_path=self.data_dir / "kafka.log",
-            # By default the simple logger writes level info: thousands of lines at every start.
+            # By default the simple logger writes level info, which is thousands of lines at every start.
             env={"JDK_JAVA_OPTIONS": "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"},
             not_inherited=OPTIONS_VARIABLES,
             stop_timeout_s=STOP_TIMEOUT_S,
@@ -170,7 +169,8 @@ class EmbeddedKafka(ManagedProcess):
 
 
 class EmbeddedBrokers(ServerGroup[EmbeddedKafka]):
-    """Three brokers, each with a replica of every topic; ``servers[i]`` can be stopped, killed and started separately."""
+    """Three brokers, each with a replica of every topic. Each ``servers[i]`` can be stopped, killed and started alone.
+    """
 
     def __init__(self, data_dir: Path) -> None:
         quorum = Quorum.of(BROKERS)
@@ -182,5 +182,5 @@ class EmbeddedBrokers(ServerGroup[EmbeddedKafka]):
 
     @property
     def bootstrap_servers(self) -> str:
-        """All brokers, ``host:port,host:port,host:port``."""
+        """Return all brokers, ``host:port,host:port,host:port``."""
         return ",".join(server.bootstrap_servers for server in self.servers)

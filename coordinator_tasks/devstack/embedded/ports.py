@@ -1,7 +1,7 @@
 """Free TCP ports on the loopback address, below the kernel's range for outgoing connections.
 
-Any client's connection could take a port of the range between the choice and the server's bind. A lock file per port,
-held for the life of the choosing process, keeps two of our processes from choosing the same port.
+A port of the kernel's range could be taken by any client's connection before the server binds it. A lock file for each
+port, which is held until the choosing process ends, keeps two of our processes from choosing the same port.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ LAST_PORT = 32_000
 ATTEMPTS_MAX = 200
 
 _leases: dict[int, int] = {}
-"""Port to the descriptor of its lock; the descriptors stay open on purpose."""
+"""Port → descriptor of its lock. The descriptors stay open on purpose."""
 
 
 def free_port() -> int:
-    """Return a port without a listener, given by this function to no other process."""
+    """Return a port without a listener. This function gives the port to no other process."""
     for _ in range(ATTEMPTS_MAX):
         port = random.randint(FIRST_PORT, LAST_PORT)
         if port not in _leases and _bindable(port) and _lease(port):
@@ -36,7 +36,7 @@ def free_port() -> int:
 
 
 def listening(port: int, *, timeout_s: float = 0.5) -> bool:
-    """Whether something accepts connections on the loopback port."""
+    """Return whether a process accepts connections on this loopback port."""
     try:
         with socket.create_connection((HOST, port), timeout=timeout_s):
             return True

@@ -1,10 +1,10 @@
-"""A managed process: own session, log file, readiness, clean stop, faults for tests; never outlives the owner.
+"""A managed process: own session, log file, readiness, clean stop, faults for tests. It never outlives its owner.
 
 Rules:
-- A process leads its own session, so that a Ctrl-C at the terminal reaches only the owner, which then stops the process.
-- A process carries the owner's mark; a guard process ends everything with the mark once the owner is gone, for any reason.
-- :meth:`ManagedProcess.stop` and :meth:`ManagedProcess.kill` end the session, but not processes that left the session on
-  purpose (Spark drivers detached by Airflow); the guard and :func:`reap_all` end these too.
+- A process leads its own session. So a Ctrl-C at the terminal reaches only the owner, which then stops the process.
+- A process carries the owner's mark. Once the owner is gone for any reason, a guard ends all with the mark.
+- :meth:`ManagedProcess.stop` and :meth:`ManagedProcess.kill` end the session, but not processes that have left it on
+  purpose (Spark drivers detached by Airflow). The guard and :func:`reap_all` end these too.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ LOG_TAIL_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """A program to run. After SIGTERM the process has ``stop_timeout_s``.
+    """A program to run. After SIGTERM the process may take ``stop_timeout_s``.
 
-    ``env`` is added to this process's environment without the variables that begin with any of ``not_inherited``.
+    ``env`` is added to this process's environment. Variables that begin with a text in ``not_inherited`` are left out.
     """
 
     name: str
@@ -52,9 +52,9 @@ class ProcessSpec:
 
 
 class Guard:
-    """One per owner process.
+    """The guard of an owner process. There is one for each owner.
 
-    Draws the mark, and runs the guard process (:mod:`coordinator_tasks.devstack.embedded.reaper`).
+    It draws the mark, and runs the guard process (:mod:`coordinator_tasks.devstack.embedded.reaper`).
     """
 
     _current: Guard | None = None
@@ -70,26 +70,24 @@ class Guard:
 
     @classmethod
     def current(cls) -> Guard:
-        """Return the guard of this process; a forked child gets a separate guard."""
+        """Return the guard of this process. A forked child gets a guard of its own."""
         if cls._current is None or cls._current.owner_pid != os.getpid():
             cls._current = cls()
         return cls._current
 
     def disarm(self) -> None:
-        """Lets this owner's processes outlive it; later processes get a new guard."""
+        """Let this owner's processes outlive it. Later processes get a new guard."""
         self._process.communicate(reaper.DISARM, timeout=KILL_TIMEOUT_S)
         Guard._current = None
 
 
 def marked_environment(extra: Mapping[str, str], not_inherited: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return this process's environment with ``extra`` and the owner's mark, for processes that must not be left
-    behind.
-    """
+    """Return this process's environment with ``extra`` and the owner's mark. For processes that must not outlive it."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(not_inherited)}
     environment = {**inherited, **extra}
     outer = extra.get(reaper.MARK_VARIABLE, os.environ.get(reaper.MARK_VARIABLE, ""))
     environment[reaper.MARK_VARIABLE] = f"{outer},{Guard.current().mark}".lstrip(",")
-    # Without this, setproctitle overwrites the environment that other processes see.
+    # Otherwise setproctitle overwrites the environment that other processes see.
     environment["SPT_NOENV"] = "1"
     return environment
 
@@ -103,7 +101,7 @@ def run_to_end(
     advice: str,
     cwd: Path | None = None,
 ) -> None:
-    """Run a command; the text of ProcessFailed is the sentence ``failure`` with the reason and the ``advice``."""
+    """Run a command. If it fails, raise ProcessFailed with the sentence ``failure``, the reason and the ``advice``."""
     try:
         subprocess.run(
             command,
@@ -123,15 +121,15 @@ def run_to_end(
 
 
 def reap_all(*, grace_s: float = reaper.GRACE_S) -> int:
-    """Ends all processes with this process's mark, in any session; returns how many there were."""
+    """End all processes that have this process's mark, in any session. Return how many there were."""
     return reaper.reap(Guard.current().mark, grace_s=grace_s)
 
 
 class ManagedProcess:
     """A process that can be started, stopped, paused and killed, and started again on the same ports and data.
 
-    As a context manager it starts and stops. ``ready`` is called until it returns True: it returns quickly, and does
-    not raise while the service is not up. Not thread-safe.
+    As a context manager it starts and stops the process. ``ready`` is called until it returns True. It must return
+    quickly, and must not raise while the service does not serve. Not thread-safe.
     """
 
     def __init__(self, spec: ProcessSpec, ready: Callable[[], bool]) -> None:
@@ -141,7 +139,7 @@ class ManagedProcess:
         self._mark = ""
         self._terminated = False
         self.started_s = 0.0
-        """Wall-clock time of the last start, in seconds since 1970."""
+        """When the process last started, in seconds since 1970 by the wall clock."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -152,18 +150,18 @@ class ManagedProcess:
 
     @property
     def pid(self) -> int:
-        """Return the process id, also the id of its session; an error before the first start."""
+        """Return the process id, which is also the id of its session. Raises before the first start."""
         if self._process is None:
             raise ProcessFailed(f"{self.spec.name} has not been started: call start() first")
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """Return whether the process itself is alive, possibly paused."""
+        """Return whether the process itself is alive, even if paused."""
         return self._process is not None and self._process.poll() is None
 
     def spawn(self) -> None:
-        """Start the process without waiting; no effect if running."""
+        """Start the process and do not wait. If it runs, do nothing."""
         if self.running:
             return
         self.spec.log_path.parent.mkdir(parents=True, exist_ok=True)
@@ -182,7 +180,7 @@ class ManagedProcess:
             )
 
     def wait_ready(self, timeout_s: float | None = None) -> None:
-        """Waits at most ``timeout_s`` (else the specification's) until the process is ready; else raises ProcessFailed."""
+        """Wait until ready, at most ``timeout_s`` (default: the specification's). Otherwise raise ProcessFailed."""
         timeout_s = self.spec.ready_timeout_s if timeout_s is None else timeout_s
         deadline_s = time.monotonic() + timeout_s
         while not self._ready():
@@ -194,7 +192,7 @@ class ManagedProcess:
             time.sleep(READY_POLL_S)
 
     def start(self, timeout_s: float | None = None) -> None:
-        """Start the process and wait as :meth:`wait_ready`; kill an unready process."""
+        """Start the process and wait as in :meth:`wait_ready`. Kill the process if it does not become ready."""
         self.spawn()
         try:
             self.wait_ready(timeout_s)
@@ -203,9 +201,9 @@ class ManagedProcess:
             raise
 
     def terminate(self) -> None:
-        """Ask the process to end and return at once; follow with :meth:`stop`.
+        """Ask the process to end, and return at once. Call :meth:`stop` afterwards.
 
-        SIGTERM is sent only once: some servers take a second SIGTERM as "do not clean up".
+        SIGTERM is sent only once, because some servers take a second SIGTERM as "do not clean up".
         """
         if self.running and not self._terminated:
             self._terminated = True
@@ -213,9 +211,9 @@ class ManagedProcess:
             os.kill(self.pid, signal.SIGTERM)
 
     def stop(self, timeout_s: float | None = None) -> None:
-        """Send SIGTERM, wait at most ``timeout_s`` (else the specification's), then SIGKILL the rest of its session.
+        """Send SIGTERM, wait at most ``timeout_s`` (default: the specification's), then SIGKILL the session's rest.
 
-        Idempotent.
+        Repeating does nothing.
         """
         if self._process is None:
             return
@@ -225,7 +223,7 @@ class ManagedProcess:
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL the whole session, as in a crash of its host. Idempotent."""
+        """SIGKILL the whole session, as if its host had crashed. Repeating does nothing."""
         if self._process is None:
             return
         members = self._signal_session(signal.SIGKILL)
@@ -233,11 +231,11 @@ class ManagedProcess:
         reaper.wait_gone(members, timeout_s=KILL_TIMEOUT_S)
 
     def release(self) -> None:
-        """Give up the process: it continues, and this object can no longer stop or kill the process."""
+        """Give the process up. It continues, and this object can no longer stop or kill it."""
         self._process = None
 
     def pause(self) -> None:
-        """SIGSTOP: the process keeps its sockets and answers nothing."""
+        """Send SIGSTOP. The process keeps its sockets and does not answer."""
         self._signal_session(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -264,7 +262,7 @@ Server = TypeVar("Server", bound=ManagedProcess)
 
 
 class ServerGroup(Generic[Server]):
-    """Servers of a cluster, in ``servers``; as a context manager it starts and stops them."""
+    """The ``servers`` of a cluster. As a context manager it starts and stops them."""
 
     def __init__(self, servers: Iterable[Server]) -> None:
         self.servers = tuple(servers)
@@ -277,8 +275,8 @@ class ServerGroup(Generic[Server]):
         self.stop()
 
     def start(self) -> None:
-        """Start the stopped servers together, since none serves alone, and wait until each serves."""
-        Guard.current()  # made here, before several threads need it
+        """Start the stopped servers together, because none serves alone. Wait until each serves."""
+        Guard.current()  # made here, before several threads use it
         try:
             with ThreadPoolExecutor(len(self.servers)) as pool:
                 list(pool.map(lambda server: server.spawn(), self.servers))

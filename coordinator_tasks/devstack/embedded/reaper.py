@@ -1,9 +1,10 @@
-"""Finds and ends every process with a mark in its environment; as a script, it guards an owner process.
+"""Find and end every process that has a mark in its environment. As a script, this file guards an owner process.
 
-Each owner draws a mark and gives it to all started processes (:mod:`coordinator_tasks.devstack.embedded.processes`).
-Children inherit the mark in any session or process group, so a single scan finds the whole tree, also when the owner is
-gone. The guard is a small process that waits for its owner's death and then reaps the mark. This works also after kill
--9, which no signal handler or exit hook of the owner survives.
+Each owner draws a mark and gives it to all processes that it starts
+(:mod:`coordinator_tasks.devstack.embedded.processes`). Children inherit the mark in any session or process group. So a
+single scan finds the whole tree, even if the owner is gone. The guard is a small process that waits for its owner's
+death and then ends all processes with the mark. This works also after kill -9, when no signal handler or exit hook of
+the owner runs.
 
 The file imports nothing of this project, so that it starts in a tenth of a second, from any working directory.
 """
@@ -25,13 +26,13 @@ OWNER_POLL_S = 0.5
 GRACE_S = 5.0
 KILL_WAIT_S = 5.0
 GONE_POLL_S = 0.02
-# A child between fork and exec shows the mark only after its exec: scan again before "none" is certain.
+# A child between fork and exec shows the mark only after its exec. So scan again before "none" is certain.
 RESCAN_S = 0.3
 RESCANS_MAX = 20
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """Return live processes, except this process, that inherited ``mark``, and their descendants."""
+    """Return the live processes that have inherited ``mark``, and their descendants, without this process."""
     found: dict[int, psutil.Process] = {}
     for process in psutil.process_iter():
         if not _carries(process, mark):
@@ -43,7 +44,9 @@ def marked(mark: str) -> list[psutil.Process]:
 
 
 def session_members(session_id: int, mark: str) -> Iterator[psutil.Process]:
-    """Yield live processes of a session with ``mark``; without the mark, a recycled session id could be a stranger's."""
+    """Yield live processes of a session with ``mark``. Without the mark, the session's id may be recycled by a
+    stranger.
+    """
     for process in psutil.process_iter():
         try:
             member = os.getsid(process.pid) == session_id
@@ -54,7 +57,7 @@ def session_members(session_id: int, mark: str) -> Iterator[psutil.Process]:
 
 
 def send(processes: Iterable[psutil.Process], signal_number: signal.Signals) -> None:
-    """Send a signal to each existing process; psutil detects a recycled id."""
+    """Send a signal to each process that still exists. psutil detects a recycled id."""
     for process in processes:
         try:
             process.send_signal(signal_number)
@@ -63,7 +66,7 @@ def send(processes: Iterable[psutil.Process], signal_number: signal.Signals) -> 
 
 
 def end(processes: list[psutil.Process], *, grace_s: float = GRACE_S) -> None:
-    """SIGTERM, a wait of at most ``grace_s``, then SIGKILL for the rest."""
+    """Send SIGTERM, wait at most ``grace_s``, then send SIGKILL to the rest."""
     send(processes, signal.SIGCONT)
     send(processes, signal.SIGTERM)
     rest = wait_gone(processes, timeout_s=grace_s)
@@ -72,7 +75,7 @@ def end(processes: list[psutil.Process], *, grace_s: float = GRACE_S) -> None:
 
 
 def wait_gone(processes: Iterable[psutil.Process], *, timeout_s: float) -> list[psutil.Process]:
-    """Wait until none is alive; return the processes alive after ``timeout_s``. A zombie counts as gone."""
+    """Wait until no process is alive. Return the processes alive after ``timeout_s``. A zombie counts as gone."""
     deadline_s = time.monotonic() + timeout_s
     while rest := [process for process in processes if _alive(process)]:
         if time.monotonic() > deadline_s:
@@ -82,7 +85,7 @@ def wait_gone(processes: Iterable[psutil.Process], *, timeout_s: float) -> list[
 
 
 def reap(mark: str, *, grace_s: float = GRACE_S) -> int:
-    """End every process with ``mark``; return their number."""
+    """End every process with ``mark``. Return how many there were."""
     ended = 0
     for _ in range(RESCANS_MAX):
         processes = marked(mark)
@@ -97,7 +100,8 @@ def reap(mark: str, *, grace_s: float = GRACE_S) -> int:
 
 
 def guard(owner_pid: int, mark: str) -> None:
-    """Waits until the owner is gone or closes standard input, then reaps; returns without effect on ``DISARM``."""
+    """Wait until the owner is gone or closes standard input, then end all marked processes. On ``DISARM``, only return.
+    """
     while os.getppid() == owner_pid:
         readable, _, _ = select.select([0], [], [], OWNER_POLL_S)
         if not readable:

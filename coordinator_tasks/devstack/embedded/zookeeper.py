@@ -1,7 +1,7 @@
 """A real ZooKeeper 3.9 on loopback: one server, or an ensemble of three for fault tests.
 
-Sessions may last from 2 to 20 ticks (1 to 10 s with the default tick). Writes are not forced to the disk: they survive
-kill -9 of the server, but not a power failure.
+A session time-out may be 2 to 20 ticks (1 to 10 s with the default tick). Writes are not forced to the disk. They
+survive kill -9 of the server, but not a power failure.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 class EmbeddedZooKeeper(ManagedProcess):
-    """A ZooKeeper server; ``data_dir`` keeps its data and log over restarts. ``port`` 0 takes a free port.
+    """A ZooKeeper server. ``data_dir`` keeps data and log, also over restarts. ``port`` 0 takes a free port.
 
-    ``quorum`` (used by :class:`EmbeddedEnsemble`) is the server's number and the ``server.N=...`` lines of all servers.
-    ``settings`` are further lines of ``zoo.cfg``, such as for a TLS port; ``java_options`` go to the JVM.
+    ``quorum`` (used by :class:`EmbeddedEnsemble`) has the server's number, and the ``server.N=...`` lines of all
+    servers. ``settings``: further lines of ``zoo.cfg``, for example for a TLS port. ``java_options``: for the JVM.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class EmbeddedZooKeeper(ManagedProcess):
 
     @property
     def connect_string(self) -> str:
-        """``host:port`` for clients."""
+        """Return ``host:port`` for clients."""
         return f"{HOST}:{self.port}"
 
     def ask(self, word: str) -> str:
-        """The answer to a four-letter word (``ruok``, ``srvr``, ``mntr``, ...); empty if the server does not answer."""
+        """Return the answer to a four-letter word (``ruok``, ``srvr``, ``mntr``, ...); empty without an answer."""
         try:
             with socket.create_connection((HOST, self.port), timeout=ANSWER_TIMEOUT_S) as connection:
                 connection.settimeout(ANSWER_TIMEOUT_S)
@@ -124,7 +124,7 @@ class EmbeddedZooKeeper(ManagedProcess):
 
 
 class EmbeddedEnsemble(ServerGroup[EmbeddedZooKeeper]):
-    """Three servers that elect a leader; ``servers[i]`` can be stopped, killed, paused and started separately."""
+    """Three servers that elect a leader. Each ``servers[i]`` can be stopped, killed, paused and started alone."""
 
     def __init__(self, data_dir: Path, tick_time_ms: int = TICK_TIME_MS, *, java_options: tuple[str, ...] = ()) -> None:
         numbers = range(1, ENSEMBLE_SIZE + 1)
@@ -141,11 +141,11 @@ class EmbeddedEnsemble(ServerGroup[EmbeddedZooKeeper]):
 
     @property
     def connect_string(self) -> str:
-        """All servers, ``host:port,host:port,host:port``."""
+        """Return all servers, ``host:port,host:port,host:port``."""
         return ",".join(server.connect_string for server in self.servers)
 
     def leader(self, timeout_s: float = READY_TIMEOUT_S) -> EmbeddedZooKeeper:
-        """Return the present leader; wait at most ``timeout_s`` for an election under way."""
+        """Return the present leader. If an election is under way, wait at most ``timeout_s`` for it."""
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:
             for server in self.servers:
