@@ -245,7 +245,7 @@ class Deciding:
         counted = dict(self.state.targets) if self.view.config.frozen else waited | able
         same = not moved and self.ended is None and counted == self.state.targets and self._same_for_consumers()
         if same and not self._is_noted(planned):
-            return self._restart() or self._plain_again()  # the new plan would equal the present assignment
+            return self._restart() or self._plain_again()  # the plan would equal the present assignment
         left = [(c, self.state.targets.get(c, self.draft.incarnations.get(c, 0))) for c in due.left]
         written = self.write(
             signal_of_plan(self.draft),
