@@ -1,9 +1,9 @@
-"""Names of this machine's processes. By its name, a consumer knows that the former process of its id has ended.
+"""Names of this machine's processes. By the name of a former process, a consumer can tell whether it has ended.
 
 A name is the process's PID namespace and its process id there. The process has ended when no process has this id. A
-stopped process or a zombie still has the id, and a new process with the id counts as the old one. So `is_gone` may be
-wrongly False. `is_gone` is never wrongly True, if both names are of the same kernel (`bootId`) and no process is copied
-or restored from a checkpoint. If its namespace is uncertain, a process has no name.
+stopped process or a zombie still has the id, and a new process with the id counts as the old process. So `is_gone` may
+be wrongly False. `is_gone` is never wrongly True, if both names are of the same kernel (`bootId`) and no process is
+copied or restored from a checkpoint. If its namespace is uncertain, a process has no name.
 """
 
 import os

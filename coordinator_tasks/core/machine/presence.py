@@ -197,7 +197,7 @@ def note_refusal(claim: IdClaim, member: Member, answer: Answer | None, same_boo
 
 
 def absent_until(consumer: str, incarnation: int, world: World, policy: Policy, session_timeout_s: float) -> float:
-    """Return until when an absent incarnation's partitions wait; infinite if only a report of its end helps.
+    """Return until when an absent incarnation's partitions wait; infinite if only a reported end stops the wait.
 
     If the end is known, the partitions wait until the id's waiting time is over. Otherwise they wait until refusals
     prove the end, or the platform isolates the incarnation.

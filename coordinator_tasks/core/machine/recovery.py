@@ -12,7 +12,7 @@ A recovery is needed when
 Rules:
 - An epoch that the topic cannot have reached is no evidence (`fence.is_far_ahead`). A consumer whose answers have
   caused several recoveries is `doubted`: it causes no further recovery, keeps its partitions, and gets no more.
-- Every registered consumer is asked. After an earlier generation, the recovery waits for silent consumers.
+- Every registered consumer is asked. If traces of an earlier generation exist, the recovery waits for silent consumers.
 - The new node has a new generation. Its epoch is 1 + the largest of the node's, acted and committed epochs.
   `supersedes` lists the epochs that went into the node, so that consumers of the older generations may accept the node.
 - A partition is adopted, and goes on undisturbed, if exactly one consumer runs it, held it (by the node) or last
@@ -368,7 +368,9 @@ def _by_node(view: TopicView) -> dict[int, dict[str, _Holding]]:
 
 
 def _last_owner(commit: _Commit, world: World) -> dict[str, _Holding]:
-    """Return the consumer of the last commit; empty if the same incarnation answers: its answer lists what it runs."""
+    """Return the consumer of the last commit; empty if the same incarnation answers and so lists the partitions it
+    runs.
+    """
     status = world.status(commit.owner)
     if status is not None and status.incarnation == commit.token.incarnation:
         return {}

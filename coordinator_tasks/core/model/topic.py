@@ -63,7 +63,8 @@ class Ago:
 
 @dataclass(frozen=True, slots=True)
 class LastPass:
-    """When a partition's records last passed the sink, or nothing was left to read. Needs no clock of the consumer:
+    """When a partition's records last passed the sink, or nothing was left to read, in a form that outlives the
+    consumer:
 
     `after_s` seconds after the consumer had read the topic's node of `epoch`. `usual_s`: as in `Ago`.
     """

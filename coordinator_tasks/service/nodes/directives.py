@@ -117,7 +117,7 @@ def undrain(c: Coordinator, consumer: str, app: str = "") -> Directive:
 def would_expect_restart(
     c: Coordinator, consumer: str, within_s: float, *, moves: bool, by: str, why: str
 ) -> PlannedRestart | None:
-    """Return the restart that `expect_restart` would write, or raise the same errors; `None` if it would end one."""
+    """Return the restart that `expect_restart` would write, or raise the same errors; `None` without a restart."""
     check_known(c, consumer)
     by, why = check_words(by, "name"), check_words(why, "reason")
     if not 0 <= within_s <= MAX_RESTART_S:

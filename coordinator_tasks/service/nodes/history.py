@@ -18,7 +18,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import action_log
 
 KEEP, KEEP_IN_ALL, KEEP_LEAST = 10_000, 100_000, 500
-"""Most records of a topic, most records of all topics, and least records of each: ZooKeeper holds records in memory."""
+"""Maximum records per topic, maximum over all topics, and minimum per topic: ZooKeeper holds records in memory."""
 LEAST_RECORDS = 50
 """Number of newest records of a topic that stay, however large: for the rebalance under way and for a roll back."""
 _MEASURED_EVERY = 60  # minutes

@@ -204,7 +204,8 @@ def writes(
 
 
 def _guards(paths: Paths, decision: Decision, world: World) -> list[Operation]:
-    """Return guards: consumers counted as closed without a confirmation must not register or be readmitted before."""
+    """Return guards: no consumer counted as closed without a confirmation may have registered or been readmitted since.
+    """
     guards: list[Operation] = []
     for consumer in sorted(decision.relies_on):
         if consumer in world.claims:

@@ -21,7 +21,7 @@ from coordinator_tasks.service.watch.group_commits import SILENT_S
 from coordinator_tasks.service.watch.silent_kafka import silenced
 
 BETWEEN_S = 2.5
-"""Seconds between two observations: longer than a hand-off, or than an owner needs to overwrite a foreign commit."""
+"""Seconds between two observations: longer than a hand-off takes, or an owner's commit over a foreign commit."""
 
 
 @dataclass(frozen=True, slots=True)
