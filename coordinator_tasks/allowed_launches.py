@@ -167,8 +167,7 @@ def _text_problem(fleet: Fleet) -> str:
 
 
 def _option_problem(fleet: Fleet, name: str, value: str) -> str:
-    """Return the problem with an option. Of the Kafka client's settings, only those that a topic may set are allowed.
-    """
+    """Return the problem with an option. Of the Kafka client's settings, only settings of topics are allowed."""
     lower = name.strip().lower()
     problem = ""
     if lower == "kafkasettingsfile":

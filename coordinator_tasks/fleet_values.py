@@ -92,8 +92,7 @@ def setting_problem(name: str, value: str, folders: list[str]) -> str:
 
 
 def path_problem(path: str, folders: list[str]) -> str:
-    """Return why a fleet may not name this path; empty if it is below a folder of the site, even after symbolic links.
-    """
+    """Return why a fleet may not name this path; empty if it is below a folder of the site, links resolved."""
     where = "allowed.folders (COORDINATOR_ALLOWED_FOLDERS) where consumers are launched"
     if not path.startswith("/") or not path.isprintable() or ".." in path.split("/"):
         return f"it is no path from the root without '..'; name one below a folder of {where}"

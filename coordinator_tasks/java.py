@@ -1,5 +1,4 @@
-"""The search for a Java that runs PySpark and the local servers: JAVA_HOME first, then PATH, then installed versions.
-"""
+"""Find a Java that runs PySpark and the local servers: JAVA_HOME first, then PATH, then installed versions."""
 
 from __future__ import annotations
 
@@ -101,8 +100,7 @@ def _home(executable: Path) -> Path:
 
 
 def _major_version(executable: Path) -> int | None:
-    """Return 17 from ``openjdk version "17.0.15"``, 8 from ``java version "1.8.0_292"``; None if Java does not answer.
-    """
+    """Return 17 from ``openjdk version "17.0.15"``, 8 from ``java version "1.8.0_292"``; None without an answer."""
     found = re.search(r'version "(?:1\.)?(\d+)', _answer(executable))
     return int(found.group(1)) if found else None
 

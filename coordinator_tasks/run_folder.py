@@ -38,8 +38,7 @@ def make_folder(path: Path) -> None:
 
 
 class RunFolder:
-    """The paths of the files. `path`: the consumer's own folder. `kafka`, `settings` and `openlineage` contain secrets.
-    """
+    """The paths of the files. `path`: the consumer's own folder. `kafka`, `settings` and `openlineage` hold secrets."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -111,8 +110,7 @@ class RunFolder:
             return 0
 
     def exit_code(self, since_at: float = 0.0) -> int | None:
-        """Return the consumer's exit code, if it ended after the last start and after `since_at`; `None` while it runs.
-        """
+        """Return the consumer's exit code, if it ended after the last start and `since_at`; `None` while it runs."""
         ended = _read(self.ended)
         code, at = ended.get("code"), ended.get("at", 0.0)
         return code if isinstance(code, int) and isinstance(at, int | float) and at >= since_at else None

@@ -46,8 +46,7 @@ def _plain(value: object) -> Any:
 
 
 def rows(found: object) -> Table:
-    """Return a row for each result, with a column for each field. A value that is neither text nor number becomes JSON.
-    """
+    """Return a row for each result, with a column for each field. A value that is no text or number becomes JSON."""
     plain = _plain(found)
     listed = plain if isinstance(plain, list) else [plain]
     records = [one if isinstance(one, dict) else {"result": one} for one in listed]
@@ -227,8 +226,7 @@ def moves(found: Iterable[Move]) -> str:
 
 
 def history(found: Iterable[Rebalance], *, left_out: bool = False) -> str:
-    """Return the moves with giver, taker, reason and duration, newest first. `left_out`: some records are unreadable.
-    """
+    """Return moves with giver, taker, reason and duration, newest first. `left_out`: some records are unreadable."""
     parts = []
     for one in found:
         verb = "given up after" if one.given_up else "took"
@@ -364,8 +362,7 @@ def _reset_without_owner(one: Rebalance) -> list[int]:
 
 
 def offsets(found: Iterable[PartitionOffset], *, left_out: bool = False) -> Table:
-    """Return the columns of `kafka-consumer-groups --describe`, in the same order. `left_out`: a topic is unreadable.
-    """
+    """Return the columns of `kafka-consumer-groups --describe`, in its order. `left_out`: a topic is unreadable."""
     rows = [
         (
             one.group,

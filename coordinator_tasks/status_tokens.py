@@ -1,5 +1,4 @@
-"""The tokens of the consumers' interfaces: one token from the settings, or a file's tokens, read again after changes.
-"""
+"""The tokens of the consumers' interfaces: a token from the settings, or a file's tokens, read again after changes."""
 
 import logging
 import threading

@@ -21,8 +21,7 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 
 
 def visible(text: str) -> str:
-    """Return a text from outside for printing: active or invisible characters are escaped as in JSON, line breaks stay.
-    """
+    """Return a text from outside for printing: active and invisible characters escaped as in JSON, line breaks kept."""
     if all(map(str.isprintable, text.split("\n"))):
         return text
     return "".join(one if one == "\n" or one.isprintable() else json.dumps(one)[1:-1] for one in text)

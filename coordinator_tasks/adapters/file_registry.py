@@ -190,8 +190,7 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def _encode(member: Member, registered_at: float) -> bytes:
-    """Return the JSON of a member node, with the time of registration. A node in ZooKeeper has this time as its stamp.
-    """
+    """Return the JSON of a member node, with the time of registration. ZooKeeper's node has this time as its stamp."""
     return dump(VERSION, json.loads(encode_member(member)) | {"version": VERSION, "registeredAt": registered_at})
 
 

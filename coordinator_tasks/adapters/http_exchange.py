@@ -46,8 +46,7 @@ class _Connection:
     idle_since_s: float = 0.0
 
     def end(self) -> None:
-        """Abort at once. After a mere close, the connection stays open until a stuck consumer has read the sent data.
-        """
+        """Abort at once. After a mere close, the connection stays open until a stuck consumer has read all data."""
         self.writer.transport.abort()
 
 
@@ -165,8 +164,7 @@ async def _body(connection: _Connection, take: Callable[[int], None]) -> bytes:
 
 
 async def _event(connection: _Connection) -> object:
-    """Return the answer's next part. Other tasks get a turn first, because a consumer may send tiny parts without end.
-    """
+    """Return the answer's next part. Other tasks get a turn first: a consumer may send tiny parts without end."""
     await asyncio.sleep(0)
     while (event := connection.protocol.next_event()) is h11.NEED_DATA:
         connection.protocol.receive_data(await connection.reader.read(_READ_BYTES))

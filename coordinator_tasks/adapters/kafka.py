@@ -223,8 +223,7 @@ class ConfluentGroupOffsets(_Client):
 
 
 def _metadata(place: TopicPartition) -> str:
-    """Return the metadata of a committed offset; empty if not UTF-8. Ours is UTF-8, but some brokers accept any bytes.
-    """
+    """Return the metadata of a committed offset; empty if not UTF-8. Ours is, but some brokers accept any bytes."""
     try:
         return place.metadata or ""
     except UnicodeDecodeError:

@@ -56,8 +56,7 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="commit")
 
     def committed(self, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
-        """Return committed entries after open transactions. Kafka may show an acknowledged commit with a short delay.
-        """
+        """Return committed entries after open transactions. Kafka may show an acknowledged commit with a delay."""
         return committed_of(self._committed(self._group, {topic: partitions}, stable=True), topic)
 
     def hold(self, topic: str, topic_id: str, tokens: Mapping[int, Token]) -> Mapping[int, str]:
@@ -102,8 +101,7 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
         return {p: str(error) for p, error in errors.items()}
 
     def _initialize(self, topic: str, partition: int, token: Token) -> Exception | None:
-        """Fence the partition's other producers. Return the error, if any. The next call resumes an unfinished start.
-        """
+        """Fence the partition's other producers. Return an error, if any. The next call resumes an unfinished start."""
         place = (topic, partition)
         begun, limit_s = self._begun.get(place), _RESUME_S
         if begun is None or begun[0] != token:

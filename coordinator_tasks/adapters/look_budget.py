@@ -73,8 +73,7 @@ class Allowance:
         self._shared, self._borrowed, self._taken = shared, 0, 0
 
     def take(self, count: int) -> None:
-        """Count received bytes. Raises `BadAnswer` for an impossibly long answer, and `NoBudget` if no bytes are left.
-        """
+        """Count received bytes. Raises `BadAnswer` for an impossibly long answer, and `NoBudget` if none are left."""
         self._taken += count
         if self._taken > MAX_STATUS_BYTES:
             raise BadAnswer(f"the answer is longer than {MAX_STATUS_BYTES} bytes")

@@ -199,8 +199,7 @@ class HttpStatusClient:
     async def _tried(
         self, lane: _Lane, member: Member, exchange: Callable[[_Lane, Member], Awaitable[V]], began_s: float
     ) -> V | Unreachable:
-        """Run the exchange. It must begin within the lane's time, and end at most half a limit after the lane's time.
-        """
+        """Run the exchange. It must begin within the lane's time, and end at most half a limit afterwards."""
         if member.problem:
             return Unreachable(Silence.BROKEN, member.problem)
         until_s = began_s + lane.limits * self._limit_s
@@ -243,8 +242,7 @@ class HttpStatusClient:
     def _all_read(
         self, members: Collection[Member], known: Mapping[str, int], found: dict[str, _Arrived | Unreachable]
     ) -> dict[str, Answer]:
-        """Return the answers: owners' first, then by length. So the long answer of another consumer delays only itself.
-        """
+        """Return the answers: owners' first, then by length. So another consumer's long answer delays only itself."""
 
         def turn(member: Member) -> tuple[bool, int]:
             one = found[member.consumer]

@@ -87,8 +87,7 @@ def main(arguments: Sequence[str] | None = None, opener: Opener | None = None) -
 
 
 def _open_closed_streams() -> None:
-    """Open standard streams that were closed at the start. Without standard error, prints to it reach standard output.
-    """
+    """Open standard streams that were closed at the start. Otherwise prints to standard error reach standard output."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - until the process ends

@@ -54,8 +54,7 @@ Output = Annotated[Format, typer.Option("--output", "-o", help="Output format.")
 
 @contextmanager
 def opened(context: typer.Context, within_s: float = inf) -> Iterator[Coordinator]:
-    """Yield the coordinator for a command. Servers have at most `within_s` to answer, or less if the settings say so.
-    """
+    """Yield the coordinator for a command. Servers have `within_s` to answer, or less if the settings say so."""
     opener: Opener = context.obj or partial(_from_environment, within_s)
     with waiting.shown(context.info_name or ""), opener() as coordinator, logs.about(cluster=coordinator.paths.cluster):
         yield coordinator

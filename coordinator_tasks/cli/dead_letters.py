@@ -116,8 +116,7 @@ def _where(topic: str) -> dict[str, Any]:
 
 
 def _first(cursor: Cursor, limit: int, where: Mapping[str, Any], *, strict: bool = False) -> list[Letter]:
-    """Return the letters of the first `limit` rows. Unreadable rows are reported; with `strict`, the first is raised.
-    """
+    """Return the letters of the first `limit` rows. Unreadable rows are reported; if `strict`, the first is raised."""
     letters, after = list[Letter](), None
     while limit > 0:
         page = table.find(cursor, limit, after, **where)

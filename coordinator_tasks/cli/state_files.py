@@ -105,8 +105,7 @@ def export_history(
 
 
 def _append(c: Coordinator, file: Path, topics: Sequence[str], problems: list[str]) -> int:
-    """Append the missing records. Return how many. If a killed export has cut the last line off, the line is replaced.
-    """
+    """Append the missing records. Return how many. A last line that a killed export has cut off is replaced."""
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "r+b") as opened_file:

@@ -82,8 +82,7 @@ class Connection(StrEnum):
 
 
 class ZooKeeper(Protocol):
-    """A ZooKeeper session. A watch fires once. To wait for a change, set it again, then read again; and poll as well.
-    """
+    """A ZooKeeper session. A watch fires once. To wait for a change, set it again, then read; and poll as well."""
 
     def get(self, path: str, watch: Watcher | None = None) -> Node:
         """Read a znode and watch its data; raises `NodeMissing`."""
@@ -204,8 +203,7 @@ class KafkaAdmin(Protocol):
         """Return partition → its first offset and the offset after its last, for existing partitions with a leader."""
 
     def at_times(self, topic: str, times_ms: Mapping[int, int]) -> Mapping[int, int]:
-        """Return partition → offset of its first record at or after a time (milliseconds since 1970), if there is one.
-        """
+        """Return partition → offset of its first record at or after a time (milliseconds since 1970), if any."""
 
     def group_members(self, group: str) -> tuple[str, ...]:
         """Return client id and host of the members that subscribe in this group now."""
@@ -245,8 +243,7 @@ class GroupOffsets(Protocol):
         """Return partition → the first available offset, for existing partitions with a leader."""
 
     def at_times(self, topic: str, times_ms: Mapping[int, int]) -> Mapping[int, int]:
-        """Return partition → offset of its first record at or after a time (milliseconds since 1970), if there is one.
-        """
+        """Return partition → offset of its first record at or after a time (milliseconds since 1970), if any."""
 
 
 class RecordSampler(Protocol):

@@ -96,8 +96,7 @@ def _rights(settings: Settings, side: Side, rights: KafkaRights, topic: str, gro
 
 
 def _groups(settings: Settings, groups: Sequence[str]) -> Iterator[DoctorFinding]:
-    """Yield members of our groups. While a group has a subscriber, Kafka refuses the commits of `assign()` consumers.
-    """
+    """Yield members of our groups. While a group has a subscriber, Kafka refuses commits of `assign()` consumers."""
     admin = ConfluentKafkaAdmin(settings.kafka, settings.answer_timeout_s)
     for group in groups:
         check = f"Kafka: members of group {group}"

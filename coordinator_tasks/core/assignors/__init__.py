@@ -117,8 +117,7 @@ class Strategies:
         self.check_parameters(wanted.strategy, wanted.parameters)
 
     def check_parameters(self, name: str, parameters: Mapping[str, str]) -> None:
-        """Raise `Refused` if the strategy is unknown or refuses the parameters. A site's strategy takes any parameters.
-        """
+        """Raise `Refused` if the strategy is unknown or refuses the parameters. A site's strategy takes any."""
         found = assignor(name, self.known)
         if isinstance(found, Checking):
             found.check(parameters)

@@ -106,8 +106,7 @@ class Flow:
         return bool(len(steep))
 
     def _pass_on(self, path: list[int], free_only: bool) -> bool:
-        """Hand one partition on at each step of the path member, topic, member, ... Return False if no longer possible.
-        """
+        """Hand one partition on at each step of the path member, topic, member, ... Return False if impossible now."""
         first, last = path[0], path[-1]
         if self.loads[first] < self.loads[last] + 2:
             return False
@@ -185,8 +184,7 @@ def fewest_moves(counts: Numbers, total: int) -> int:
 
 
 def _spread(takes: Flags) -> Numbers:
-    """Return for each column a row that is set. The rows differ where possible, so that paths end at different members.
-    """
+    """Return for each column a row that is set. The rows differ if possible, so that paths end at different members."""
     if len(takes) == 1:
         return np.zeros(takes.shape[1], np.int32)
     rank = np.cumsum(takes, axis=0, dtype=np.int32)

@@ -59,8 +59,7 @@ class GroupAssignor(Protocol):
 
 
 def kafka_order(members: Mapping[str, GroupMember]) -> list[str]:
-    """Return the members in Kafka's order: static members by instance id, then others by id (`MemberInfo.compareTo`).
-    """
+    """Return the members in Kafka's order: static members by instance id, others by id (`MemberInfo.compareTo`)."""
     return sorted(members, key=lambda m: (members[m].instance is None, java_order(members[m].instance or m)))
 
 

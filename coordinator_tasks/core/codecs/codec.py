@@ -197,6 +197,5 @@ def decode_node(path: str, raw: bytes) -> TopicNode:
 
 
 def decode_release(path: str, raw: bytes) -> Release | None:
-    """Return the last release on a partition's node; `None` if the node is empty, because nobody has released it yet.
-    """
+    """Return the last release on a partition's node; `None` if the node is empty, because there was none."""
     return _RELEASE.decode(path, raw) if raw else None

@@ -1,5 +1,4 @@
-"""Records of earlier versions, which have sentences in place of today's values. No other module reads these sentences.
-"""
+"""Records of earlier versions, with sentences in place of today's values. No other module reads these sentences."""
 
 import re
 

@@ -185,8 +185,7 @@ class Memory:
 
 
 def decide(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[GrowthDecision, Memory]:
-    """Return the decision and the next memory. If the decision acts, store the memory in the same write as the action.
-    """
+    """Return the decision and the next memory. If the decision acts, store both in the same write as the action."""
     count = len(seen.consumers)
     if seen.unsure:
         return _kept(_said(GrowthKind.HOLD, seen, count, f"nothing is decided: {seen.unsure}"), memory)
@@ -305,8 +304,7 @@ def _fits(needs: Sequence[float], count: int, capacity: float) -> bool:
 
 
 def _undone(limits: Limits, seen: GrowthObservation, memory: Memory, needs: Sequence[float]) -> GrowthDecision | None:
-    """Return the decision to undo a growth that brought no more throughput; `None` otherwise, or if too early to judge.
-    """
+    """Return the decision to undo a growth that brought no more throughput; `None` otherwise, or if too early."""
     last = next((one for one in reversed(memory.decisions) if one.kind in CHANGES and one.acted), None)
     if last is None or last.kind is not GrowthKind.GROW or last.desired != len(seen.consumers):
         return None

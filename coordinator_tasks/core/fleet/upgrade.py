@@ -259,8 +259,7 @@ def continued(upgrade: Upgrade, now: float, by: str, why: str = "") -> Upgrade:
 
 
 def more(upgrade: Upgrade, seen: UpgradeObservation, percent: int) -> dict[str, tuple[int, ...]]:
-    """Return topic → partitions of the next step: those of the present step, and more partitions of the old consumers.
-    """
+    """Return topic → partitions of the next step: of the present step, and more of the old consumers' partitions."""
     chosen = {}
     for topic, topic_seen in seen.topics.items():
         before = upgrade.chosen.get(topic, ())
@@ -377,8 +376,7 @@ def _suspected(upgrade: Upgrade, seen: UpgradeObservation, failures: Collection[
 
 
 def _endures(upgrade: Upgrade) -> bool:
-    """Return whether an outage lasts, or failures may still be its effects. Effects matter only while a step is held.
-    """
+    """Return whether an outage lasts, or failures may still be its effects. Effects count only while a step is held."""
     before, judges = upgrade.outage, upgrade.phase is UpgradePhase.HOLDING and upgrade.mark is not None
     return before is not None and (judges or not before.over_at)
 

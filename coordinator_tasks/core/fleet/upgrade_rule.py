@@ -70,8 +70,7 @@ def facts_of(upgrade: Upgrade, seen: UpgradeObservation, answers: Mapping[str, A
 
 
 def failures(upgrade: Upgrade, facts: Facts) -> tuple[str, ...]:
-    """Return, in sentences, how the built-in rule is broken; empty if it is not. Rates are judged when the hold ends.
-    """
+    """Return, in sentences, how the built-in rule is broken; empty if not. Rates are judged when the hold ends."""
     rule, reasons = upgrade.rule, []
     if len(facts.errors) > rule.max_errors:
         allowed = f", and {counted(rule.max_errors, 'error')} may be" if rule.max_errors else ""

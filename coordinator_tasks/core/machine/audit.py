@@ -288,8 +288,7 @@ def _clock(at: float) -> str:
 
 
 def _word(owner: str, incarnation: int, topic: str, node: TopicNode, world: World) -> TopicStatus | str:
-    """Return the owner's status of the topic at the stored epoch, or a sentence that says why there is no such status.
-    """
+    """Return the owner's status of the topic at the stored epoch, or a sentence that says why there is none."""
     status = world.status(owner)
     if status is None:
         return f"{owner}, its owner, is registered and does not answer"

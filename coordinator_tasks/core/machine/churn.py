@@ -30,8 +30,7 @@ def failed_in_a_row(claim: IdClaim) -> list[int]:
 
 
 def failures(claim: IdClaim | None, now: float, policy: Policy) -> list[float]:
-    """Return the times of consecutive failed ends within the last `flap_window_s`. Ends of unknown time do not count.
-    """
+    """Return the times of consecutive failed ends within the last `flap_window_s`, without ends of unknown time."""
     times = (
         [claim.failed_at.get(incarnation, inf) for incarnation in failed_in_a_row(claim)] if claim is not None else []
     )

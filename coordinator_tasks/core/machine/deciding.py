@@ -285,8 +285,7 @@ class Deciding:
         return self.write(signal_of_plan(self.draft), (Cause(CauseKind.PLAIN, tuple(older)),))
 
     def _due(self, able: Mapping[str, int]) -> causes.Due | None:
-        """Return the trigger of a plan. Drop an expired roll back from the configuration; its expiry is a trigger too.
-        """
+        """Return the trigger of a plan. An expired roll back leaves the configuration; its expiry is a trigger."""
         config = self.view.config
         if config.rollback is not None and self.view.node is not None and not config.removed:
             self.ended = rollback.ended(config.rollback, able, self.world.now)
@@ -358,8 +357,7 @@ class Deciding:
         return unless_same(self.view.node, node_of(self.draft, self.view.config), True) is None
 
     def _restart(self) -> Decision | None:
-        """Order owners again to start partitions that do not run. In Starting, wait for half of `stuck_after_s` first.
-        """
+        """Order owners again to start what does not run. In Starting, first wait for half of `stuck_after_s`."""
         node, stable = self.view.node, self.state.state is State.STABLE
         late = self.world.now - self.state.since_at >= self.policy.stuck_after_s / 2  # before a person is asked
         if node is None or not (stable or (late and self.state.state is State.STARTING)):

@@ -129,8 +129,7 @@ class Draft:
         self.moves.append(Move(partition, giver, taker, kind))
 
     def adopt(self, partition: int, consumer: str, since: int) -> None:
-        """Let the consumer keep the partition, held since the epoch `since`, and wait for the consumer's confirmation.
-        """
+        """Let the consumer keep the partition, held since the epoch `since`, and wait for the confirmation."""
         self.assignments[partition] = self.to_start[partition] = consumer
         self.since[partition] = since
         self.epochs[partition] = self.epoch

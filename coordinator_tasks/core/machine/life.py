@@ -110,8 +110,7 @@ class Life:
 
 
 def with_leave(directive: Directive, leave: Draining) -> Directive:
-    """Return the directive with the leave request of the consumer's own node. Only the requesting incarnation may end.
-    """
+    """Return the directive with the leave request of the consumer's own node. Only the incarnation in it may end."""
     if not leave.incarnation:
         return directive  # a consumer may ask only for its own incarnation
     if directive.draining is None or directive.draining.incarnation:

@@ -104,8 +104,7 @@ def needed(view: TopicView, world: World) -> Recovery | None:
 
 
 def doubted(view: TopicView, world: World, policy: Policy) -> dict[str, str]:
-    """Return consumer → why its answer on this topic does not count: impossible, or the cause of too many recoveries.
-    """
+    """Return consumer → why its answer on this topic does not count: impossible, or cause of too many recoveries."""
     stored, reasons = _stored(view), dict[str, str]()
     for consumer, times in noted(view, world, policy).items():
         if len(times) >= policy.flap_registrations:

@@ -114,8 +114,7 @@ class TogetherPlan:
 
     @cached_property
     def _calm(self) -> bool:
-        """Return whether no plan is better: every partition has an owner, and no two consumers differ by more than one.
-        """
+        """Return whether no plan is better: every partition has an owner, and no consumers differ by more than one."""
         counts = Counter(self._elsewhere)
         for view in self._views.values():
             node, state = view.node, view.state

@@ -57,8 +57,7 @@ def unread(view: TopicView, world: World, policy: Policy) -> dict[int, str]:
 
 
 def _is_late(state: TopicState, world: World, policy: Policy) -> bool:
-    """Return whether the topic is late. After a repeated start, which begins a new state, the rebalance's age counts.
-    """
+    """Return whether the topic is late. After a repeated start (a new state), the rebalance's age counts."""
     since_at = state.began_at if state.restarts and state.began_at else state.since_at
     return world.now - since_at >= policy.stuck_after_s
 

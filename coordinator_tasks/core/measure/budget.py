@@ -48,8 +48,7 @@ class Budget:
 
 
 def counted_moves(moves: Sequence[Move], ending: frozenset[str]) -> list[Move]:
-    """Return the moves that count: away from an owner that lives on. `ending`: consumers whose process is about to end.
-    """
+    """Return the moves that count: away from an owner that lives on. `ending`: consumers whose process will end."""
     between = (MoveKind.HANDOFF, MoveKind.BARRIER)
     return [
         one for one in moves if one.kind in between and one.giver and one.giver != one.taker and one.giver not in ending

@@ -30,8 +30,7 @@ class LagStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LagLook:
-    """A commit and its time in seconds. `lag`: offsets from `offset` to the log's end at that time; `None` if unknown.
-    """
+    """A commit and its time in seconds. `lag`: offsets from `offset` to the log's end then; `None` if unknown."""
 
     at: float
     offset: int

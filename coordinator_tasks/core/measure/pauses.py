@@ -143,8 +143,7 @@ def _with_bounds(found: Pause, first: TimeSpan, begin_at: float, passed_from: fl
 
 
 def _of_giver(moved: Moved) -> tuple[TimeSpan | None, TimeSpan | None, str]:
-    """Return when the giver's last record passed, when the partition was last empty, and why the giver is not believed.
-    """
+    """Return when the giver's last record passed, when the partition was last empty, and why to doubt the giver."""
     ago = moved.release.ago if moved.release is not None else None
     if ago is None or ago.passed_s is None or ago.read_s is None or moved.released_at is None:
         return None, None, ""

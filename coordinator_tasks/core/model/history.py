@@ -86,8 +86,7 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """A change of one field of a stored node (`config/orders`) by an action. `before` and `after` are shortened JSON.
-    """
+    """An action's change of one field of a stored node (`config/orders`). `before` and `after` are shortened JSON."""
 
     node: str
     field: str

@@ -63,10 +63,9 @@ class Ago:
 
 @dataclass(frozen=True, slots=True)
 class LastPass:
-    """When a partition's records last passed the sink, or nothing was left to read, in a form that outlives the
-    consumer:
+    """When a partition's records last passed the sink, or nothing was left to read, without the consumer's clock.
 
-    `after_s` seconds after the consumer had read the topic's node of `epoch`. `usual_s`: as in `Ago`.
+    This was `after_s` seconds after the consumer had read the topic's node of `epoch`. `usual_s`: as in `Ago`.
     """
 
     epoch: int

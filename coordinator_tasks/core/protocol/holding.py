@@ -75,8 +75,7 @@ def grants(
     releases: Mapping[int, Release],
     isolated: bool,
 ) -> dict[int, Grant]:
-    """Return what this incarnation may run now. `releases`: partition → last release, of the partitions to take over.
-    """
+    """Return what this incarnation may run now. `releases`: partition → last release, for partitions to take over."""
     node, found = _of_ours(accepted, consumer, incarnation, isolated), dict[int, Grant]()
     if node is None:
         return found
@@ -117,8 +116,7 @@ def owes_release(accepted: TopicNode | None, consumer: str, incarnation: int, is
 
 
 def may_hold(accepted: TopicNode | None, consumer: str, incarnation: int, isolated: bool) -> dict[int, int]:
-    """Return partition → epoch for each partition that the node lets this incarnation run or take over, for the status.
-    """
+    """Return partition → epoch, for the status, of all that the node lets this incarnation run or take over."""
     node = _of_ours(accepted, consumer, incarnation, isolated)
     return {} if node is None else all_may_hold(node).get(consumer, {})
 

@@ -1,5 +1,4 @@
-"""JSON objects, read strictly: a wrong type, a missing field or an impossible number raises `Malformed` with the path.
-"""
+"""JSON objects, read strictly: a wrong type, missing field or impossible number raises `Malformed` with the path."""
 
 import json
 from collections import Counter
@@ -76,8 +75,7 @@ class Fields:
         return self.number(name, MISSING, MAX_COUNT)
 
     def generation(self, name: str) -> str:
-        """Return the name of a generation. Its length is limited, because a node repeats names from consumers' answers.
-        """
+        """Return the name of a generation. Its length is limited, because nodes repeat names from answers."""
         value = self.text(name)
         if len(value) > MAX_GENERATION:
             raise self.bad(name, f"has {len(value)} characters, more than {MAX_GENERATION}")

@@ -86,8 +86,7 @@ def moment(at: float) -> str:
 
 
 def numbers(text: str, most: int | None = None) -> tuple[int, ...]:
-    """Return the partitions in a text written by `ranges`, ascending. Raises `ValueError`, also for more than `most`.
-    """
+    """Return the partitions in a text written by `ranges`, ascending. Raises `ValueError`, also beyond `most`."""
     found: list[int] = []
     for part in text.split(",") if text else ():
         first, dash, last = part.partition("-")

@@ -89,6 +89,5 @@ def problem(patterns: Sequence[str]) -> str:
 
 @lru_cache(maxsize=1024)
 def _evaluated(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return which of a registration's texts are patterns. Cached, because each topic asks again for each registration.
-    """
+    """Return which of a registration's texts are patterns. Cached, because each topic asks each registration again."""
     return tuple(islice((one for one in patterns if literal(one) is None), MAX_PATTERNS))

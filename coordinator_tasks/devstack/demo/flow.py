@@ -137,8 +137,7 @@ class Demo:
         self.rest()
 
     def kill(self) -> None:
-        """Kill -9 a whole consumer. Its partitions recover. Airflow is paused, so that it launches nothing meanwhile.
-        """
+        """Kill -9 a whole consumer. Its partitions recover. Airflow is paused, so that it launches nothing then."""
         self.display.doing("kill")
         member = self.member(KILLED)
         self.stack.airflow.client.set_paused("consumers", True)

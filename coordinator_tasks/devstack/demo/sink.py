@@ -1,5 +1,4 @@
-"""Reads the audit sink: a SQLite file per consumer and incarnation, with a row per processing. Never blocks a writer.
-"""
+"""Reads the audit sink: a SQLite file per consumer and incarnation, a row per processing. Never blocks a writer."""
 
 import sqlite3
 from collections.abc import Iterator

@@ -84,8 +84,7 @@ class AirflowClient:
         return state
 
     def task_instances(self, dag_id: str, run_id: str) -> list[Json]:
-        """Return the run's task instances: ``task_id``, ``map_index``, ``try_number``, ``state``, ``start_date``, ...
-        """
+        """Return the task instances: ``task_id``, ``map_index``, ``try_number``, ``state``, ``start_date``, ..."""
         return list(self._pages(f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances", "task_instances"))
 
     def _new_http(self) -> httpx.Client:

@@ -1,5 +1,4 @@
-"""A real Kafka on loopback: one broker, or a cluster of three. Each process is broker and controller (combined mode).
-"""
+"""A real Kafka on loopback: one broker, or a cluster of three. A process is broker and controller (combined mode)."""
 
 from __future__ import annotations
 
@@ -169,8 +168,7 @@ class EmbeddedKafka(ManagedProcess):
 
 
 class EmbeddedBrokers(ServerGroup[EmbeddedKafka]):
-    """Three brokers, each with a replica of every topic. Each ``servers[i]`` can be stopped, killed and started alone.
-    """
+    """Three brokers, each with a replica of every topic. ``servers[i]`` can be stopped, killed and started alone."""
 
     def __init__(self, data_dir: Path) -> None:
         quorum = Quorum.of(BROKERS)

@@ -100,8 +100,7 @@ def reap(mark: str, *, grace_s: float = GRACE_S) -> int:
 
 
 def guard(owner_pid: int, mark: str) -> None:
-    """Wait until the owner is gone or closes standard input, then end all marked processes. On ``DISARM``, only return.
-    """
+    """Wait until the owner is gone or closes standard input, then end all marked processes. On ``DISARM``, return."""
     while os.getppid() == owner_pid:
         readable, _, _ = select.select([0], [], [], OWNER_POLL_S)
         if not readable:

@@ -60,8 +60,7 @@ class Growing:
 
 @dataclass(frozen=True, slots=True)
 class ReplayEvent:
-    """`after_s`: seconds since the snapshot. `what`: the decision, or the start of new consumers. `topics`: the moves.
-    """
+    """`after_s`: seconds since the snapshot. `what`: the decision, or the start of consumers. `topics`: the moves."""
 
     after_s: float
     what: str
@@ -170,8 +169,7 @@ class _Replay:
         return Replayed(tuple(self._happened), len(self._consumers), self._moves, lag, round(worst), after_s)
 
     def _owners(self) -> Places:
-        """Return the index of each row's owner among the consumers. The index after the last consumer means no owner.
-        """
+        """Return the index of each row's owner among the consumers. The index after the last one means no owner."""
         place = {one: at for at, one in enumerate(self._consumers)}
         due = {name: what_if.due_owners(view) for name, view in self.site.topics.items()}
         return np.array([place.get(due[name].get(p, ""), len(place)) for name, p in self._rows], np.int64)

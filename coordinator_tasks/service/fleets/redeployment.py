@@ -187,8 +187,7 @@ def still_run(consumers: Collection[str]) -> str:
 
 
 def is_ours(directive: Directive, app: str) -> bool:
-    """Return whether this fleet's redeployment has drained the consumer. Only then the redeployment ends the draining.
-    """
+    """Return whether this fleet's redeployment has drained the consumer. Only then it ends the draining."""
     return directive.draining is not None and directive.draining.owner == _owner(app)
 
 

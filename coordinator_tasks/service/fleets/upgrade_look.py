@@ -111,8 +111,7 @@ def _by_site(c: Coordinator, upgrade: Upgrade, facts: Facts) -> tuple[str, ...]:
 
 
 def site_rule(c: Coordinator, name: str) -> SiteRule:
-    """Return the site's rule of this name. Raises `BadRule` if this host's settings lack it, or it cannot be imported.
-    """
+    """Return the site's rule of this name. Raises `BadRule` if this host's settings lack it or its import fails."""
     if name not in c.rules:
         listed = ", ".join(sorted(c.rules)) or "none"
         raise BadRule(

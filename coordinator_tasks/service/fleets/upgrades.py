@@ -183,8 +183,7 @@ def why_waits(c: Coordinator, upgrade: Upgrade) -> str:
 
 
 def advance_one(c: Coordinator, app: str) -> Iterator[str]:
-    """Do the next steps of an upgrade. Yield a line for each step. Raises `LookAgain` if another process does them now.
-    """
+    """Do the next steps of an upgrade. Yield a line for each step. Raises `LookAgain` if another process is at it."""
     for _ in range(MAX_STEPS):
         upgrade = upgrade_store.read(c, app)
         if upgrade.over or upgrade.paused:

@@ -27,8 +27,7 @@ class ClusterObservation:
 
     @property
     def stored_world(self) -> World:
-        """Return the world as another reader of ZooKeeper sees it: a note that was refused makes no consumer unclear.
-        """
+        """Return the world as another reader of ZooKeeper sees it: a refused note makes no consumer unclear."""
         return replace(self.snapshot.world, unclear=self.before.unclear)
 
 

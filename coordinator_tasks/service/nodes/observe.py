@@ -220,8 +220,7 @@ def load_claims(c: Coordinator, consumers: Collection[str], unclear: dict[str, s
 def load_directives(
     c: Coordinator, unclear: dict[str, str], consumers: Collection[str] | None = None
 ) -> dict[str, Directive]:
-    """Return the directives of these consumers (`None`: all) with their own requests. `unclear` gets unreadable nodes.
-    """
+    """Return these consumers' directives (`None`: all) with their own requests. `unclear` gets unreadable nodes."""
 
     def listed(folder: str) -> list[str]:
         return [one for one in children(c.zk, folder) if consumers is None or one in consumers]

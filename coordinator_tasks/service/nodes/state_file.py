@@ -74,8 +74,7 @@ class StateFile:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The writes of an import. `missing`: the nodes to write, in order. `there`: number of nodes already in ZooKeeper.
-    """
+    """The writes of an import. `missing`: the nodes to write, in order. `there`: number of nodes that exist already."""
 
     state: StateFile
     missing: tuple[str, ...]

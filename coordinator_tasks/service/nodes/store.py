@@ -204,8 +204,7 @@ def writes(
 
 
 def _guards(paths: Paths, decision: Decision, world: World) -> list[Operation]:
-    """Return guards: no consumer counted as closed without a confirmation may have registered or been readmitted since.
-    """
+    """Return guards: no consumer counted as closed without confirmation has registered or been readmitted."""
     guards: list[Operation] = []
     for consumer in sorted(decision.relies_on):
         if consumer in world.claims:

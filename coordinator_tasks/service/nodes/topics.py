@@ -139,8 +139,7 @@ def would_add(
 
 
 def described_topic(c: Coordinator, topic: str) -> TopicDescription:
-    """Return Kafka's description of a topic. Raises `TopicConflict` if Kafka has no such topic, and `KafkaUnavailable`.
-    """
+    """Return Kafka's description of a topic. Raises `TopicConflict` if Kafka lacks it, and `KafkaUnavailable`."""
     described = c.kafka.describe([topic])[topic]
     if described is None:
         raise TopicConflict(
@@ -337,8 +336,7 @@ def managed(c: Coordinator, topic: str) -> tuple[TopicConfig, int]:
 def chosen_partitions(
     c: Coordinator, config: TopicConfig, asked: Collection[int], refusal: type[Refused] = Refused
 ) -> Sequence[int]:
-    """Return a person's choice of partitions, sorted; if empty, all in Kafka. Raises `refusal` for unknown partitions.
-    """
+    """Return a person's choice of partitions, sorted; if empty, all. Raises `refusal` for unknown partitions."""
     described = c.kafka.describe([config.topic])[config.topic]
     count = described.partition_count if described is not None else 0
     wanted = sorted(set(asked)) or list(range(count))

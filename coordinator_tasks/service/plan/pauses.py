@@ -63,8 +63,7 @@ class _Answers:
     ended_s: float
 
     def made(self, status: ConsumerStatus, offset: TimeSpan) -> TimeSpan:
-        """Return when the consumer made this answer, in ZooKeeper's time. `offset`: ZooKeeper's time minus our clock's.
-        """
+        """Return when the consumer made this answer, in ZooKeeper's time. `offset`: ZooKeeper's time minus ours."""
         low, high = max(status.asked_s, self.began_s), min(status.answered_s or self.ended_s, self.ended_s)
         return TimeSpan(low + offset.low, high + offset.high)
 
@@ -90,8 +89,7 @@ def complete(c: Coordinator, topics: Collection[str], told: Told = lambda *_: No
 def complete_within(
     c: Coordinator, topics: Collection[str], limit_s: float, told: Told = lambda *_: None
 ) -> tuple[str, ...]:
-    """Repeat `complete` until no pause is missing or `limit_s` is over. First records pass the sink soon after Stable.
-    """
+    """Repeat `complete` until no pause is missing or `limit_s` is over. First records pass soon after Stable."""
     until = c.clock.monotonic() + limit_s
     while (left := complete(c, topics, told)) and c.clock.monotonic() < until:
         topics = left

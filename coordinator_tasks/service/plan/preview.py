@@ -36,8 +36,7 @@ SHOWN_MOVES = 200  # moves of a topic in a text; a program gets all moves
 
 @dataclass(frozen=True, slots=True)
 class PricedMove:
-    """A move and its cost. `backlog`: unread records of the partition. `pause`: the predicted pause; `None` if unknown.
-    """
+    """A move and its cost. `backlog`: the partition's unread records. `pause`: predicted; `None` if unknown."""
 
     partition: int
     giver: str

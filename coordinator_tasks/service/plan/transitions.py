@@ -256,8 +256,7 @@ def await_started(c: Coordinator, names: Collection[str]) -> WaitReport:
 
 
 class _Run:
-    """A call over several topics, in rounds: observe once, decide and write each topic, repeat for unfinished topics.
-    """
+    """A call for several topics in rounds: observe once, decide and write each topic, repeat for unfinished topics."""
 
     def __init__(
         self, c: Coordinator, names: Collection[str], actor: Actor, steps: frozenset[Step], patient: bool = True
@@ -406,8 +405,7 @@ def _together(
     found: StoredTopics,
     always: frozenset[str] = frozenset(),
 ) -> Mapping[str, Observation]:
-    """Return each topic's snapshot: the topic's consumers, and the joint plan of all linked topics, computed on demand.
-    """
+    """Return each topic's snapshot: the topic's consumers, and the joint plan of all linked topics, made on demand."""
     effective = {topic: _effective(c, view) for topic, view in views.items()}
     elsewhere = snapshot.of_unread(found.unread)
     together: dict[str, Observation] = {}
@@ -497,8 +495,7 @@ def _await(c: Coordinator, names: Collection[str], state: State, steps: frozense
 
 
 def _nudge(c: Coordinator, stored: Stored, snapshot: Observation) -> None:
-    """Send the topic node to detached consumers that must act on it. Without ZooKeeper they cannot read it themselves.
-    """
+    """Send the topic node to detached consumers that must act on it. Without ZooKeeper they cannot read it."""
     node, world = stored.view.node, snapshot.world
     if node is None:
         return

@@ -26,8 +26,7 @@ BETWEEN_S = 2.5
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The result. `problems`: unreadable parts. `between_s`: seconds between the two observations; 0 if one was enough.
-    """
+    """The result. `problems`: unreadable parts. `between_s`: seconds between the observations; 0 if one was enough."""
 
     findings: tuple[Finding, ...] = ()
     committers: tuple[Committer, ...] = ()

@@ -48,11 +48,11 @@ class TopicLag:
     """A topic's lag as its owners report it; `None` if not reported."""
 
     unknown: int = 0
-    """Number of owned partitions whose lag is not reported."""
+    """Number of owned partitions without a reported lag."""
     records: int | None = None
-    """Sum over the reported lags: offsets up to the log's end."""
+    """Offsets to the log's end, summed over partitions with a reported lag."""
     seconds: float | None = None
-    """Age in seconds of the oldest unread record, if records arrived evenly: the maximum over partitions."""
+    """Age in seconds of the oldest unread record, assuming that records arrived evenly; the maximum over partitions."""
 
 
 def lags(seen: ClusterLook) -> dict[str, TopicLag]:

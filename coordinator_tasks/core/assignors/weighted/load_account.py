@@ -56,8 +56,7 @@ class LoadAccount:
 
     @property
     def alarm(self) -> float:
-        """Return the load per capacity that a member must exceed before any member is relieved: the hysteresis on top.
-        """
+        """Return the load per capacity that a member must exceed before any is relieved: the hysteresis on top."""
         return self.level * (1 + self.rules.tolerance + self.rules.hysteresis) * (1 + SLACK)
 
     def weight(self, partition: int) -> float:
@@ -140,8 +139,7 @@ class LoadAccount:
         return self.ratio(member), self.count[member], member
 
     def _kind(self, member: str) -> tuple[float, str]:
-        """Return the member's kind. Within a kind, the member with the least load is the best taker of any partition.
-        """
+        """Return the member's kind. In a kind, the member with the least load is the best taker of any partition."""
         rack = self.problem.members[member].rack if self.rules.zones is not Zones.OFF else ""
         return self.capacity[member], rack
 

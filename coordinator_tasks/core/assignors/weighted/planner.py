@@ -160,8 +160,7 @@ class _Planner:
         return account.load[holder] - account.weight(partition) >= least * (1 - SLACK)
 
     def _goal(self, giver: str, before: float) -> float:
-        """Return the load that the giver should reach: within the tolerance, and below `before` by at least the gain.
-        """
+        """Return the load for the giver to reach: within the tolerance, and below `before` by at least the gain."""
         capacity = self.account.capacity[giver]
         return min(self.account.level * (1 + self.rules.tolerance) * capacity, before - self.gain * capacity)
 
@@ -232,8 +231,7 @@ class _Planner:
         return filled
 
     def _gift(self, giver: str, taker: str, need: float) -> int | None:
-        """Return the taker's best partition. Without it, the giver has no less than the taker, and is above the floor.
-        """
+        """Return the taker's best partition. Without it, the giver has no less than the taker and the floor."""
         account = self.account
         mine, theirs = account.capacity[giver], account.capacity[taker]
         even = (account.load[giver] * theirs - account.load[taker] * mine) / (mine + theirs)
