@@ -73,7 +73,7 @@ class AllowedLaunches:
     settings: str = ""
     """Settings of pipelines for fleets (`--set`, `PIPELINE_*`), besides the settings of our own pipelines."""
     folders: str = ""
-    """Folders, from the root on: a fleet's SQLite files, audit folders and checkpoints lie below them."""
+    """Absolute paths of folders; a fleet's SQLite files, audit folders and checkpoints have to lie below them."""
     addresses: str = ""
     """Addresses for `--advertise` of a fleet, besides `host` and `address`; `*` stands for anything but `/`."""
 

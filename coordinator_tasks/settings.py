@@ -50,32 +50,32 @@ class Settings:
     zookeeper: str
     """Servers, `host:port,host:port`, followed by `/folder` if the cluster is not at the root (a chroot)."""
     kafka: Mapping[str, str] = field(repr=False)
-    """Settings of librdkafka, with `_` for `.` in the environment. `bootstrap.servers` has to be given: any listener of
-    the same Kafka, each consumer may have another.
+    """Settings of librdkafka, with `_` for `.` in the environment. `bootstrap.servers` is required: any
+    listener of the same Kafka, so consumers may have different listeners.
     """
     discovery: str = "zookeeper"
     """Where consumers register: in ZooKeeper, or in a shared folder, `file:/path/of/folder`."""
     status_token: str = field(default="", repr=False)
-    """Sent to the consumers' interfaces, and required there; empty = no topic node is taken."""
+    """The token that the coordinator sends and the consumers' interfaces require; empty = they accept no topic node."""
     status_token_file: str = ""
-    """Instead of `status_token`: a file of mode 0600 with one token in each line. Changes are noticed."""
+    """Instead of `status_token`: a file of mode 0600 with one token in each line. A changed file is read again."""
     status_certificate: str = ""
-    """File in PEM; a consumer's interface shows this certificate and speaks HTTPS."""
+    """File in PEM: the certificate with which a consumer's interface serves HTTPS."""
     status_key: str = ""
     """File in PEM, with the certificate's key."""
     status_key_password: str = field(default="", repr=False)
     """Pass phrase of an encrypted key."""
     status_ca: str = ""
     """File in PEM: authorities of the consumers' certificates; empty = the authorities of certifi. With
-    `status_ca`, a consumer registered with plain http is sent nothing.
+    `status_ca`, the coordinator sends nothing to a consumer that registers plain http.
     """
     status_http: str = ""
-    """`allowed` = with `status_ca`, consumers with plain http are asked all the same, with the token in clear: only while
-    consumers change to TLS.
+    """`allowed` = despite `status_ca`, the coordinator also sends requests to consumers with plain http, with the token
+    in clear. Use this only while consumers change to TLS.
     """
     zookeeper_access: ZooKeeperAccess = field(default_factory=ZooKeeperAccess)
     session_timeout_s: float = 10.0
-    """The session in ZooKeeper; without a session a consumer counts as not registered."""
+    """Time-out of the session in ZooKeeper; a consumer without a session is not registered."""
     answer_timeout_s: float = 10.0
     """How long ZooKeeper and Kafka may take to answer a request; a consumer's own requests to Kafka have 2 s."""
     ask_timeout_s: float = 2.0
@@ -89,7 +89,7 @@ class Settings:
     log_url: str = ""
     """The address of a driver's log with placeholders, as a link on the pages; empty = no link."""
     strategy: str = "balanced"
-    """The strategy of topics without a strategy."""
+    """The strategy of topics that set no strategy."""
     parameters: Mapping[str, str] = field(default_factory=dict)
     """Parameters of the cluster's strategy, with `_` for `.` in the environment."""
     strategies: Mapping[str, str] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class Settings:
     consumer_zookeeper: Mapping[str, str] = field(default_factory=dict, repr=False)
     """ZooKeeper credentials for launched consumers: fields of `zookeeper_access`."""
     consumer_kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Settings of librdkafka for launched consumers, in place of the coordinator's of the same name."""
+    """Settings of librdkafka for launched consumers, replacing the coordinator's settings of the same name."""
     databases: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Databases for pipelines (`database=NAME`): name and address, with the log-in."""
     registries: Mapping[str, str] = field(default_factory=dict, repr=False)

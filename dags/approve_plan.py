@@ -7,8 +7,8 @@ from coordinator_plugin.dagparts import cluster_dag, digest_param, notifiers, to
 
 DOCS = """
 ### Approve a plan
-`reconcile` starts it once for each plan that exceeds the budget of the site (`budget`: moves, share of the partitions, predicted
-pause, time of the day). A person sees what would move, and approves or rejects. When something changes before the plan is done, the
+`reconcile` starts this DAG once for each plan that exceeds the budget of the site (`budget`: moves, share of the partitions, predicted
+pause, time of the day). A person sees what would move, and approves or rejects the plan. If something changes before the plan is done, the
 question is withdrawn and an approval is void. Partitions without a running owner never wait for an approval.
 """
 

@@ -12,10 +12,10 @@ from coordinator_plugin.upkeep import AutoscaleOperator
 
 DOCS = """
 ### Autoscale
-For each fleet with limits (`set-growth`): measures rates, lag and the reads of busy consumers, and decides: move partitions, add consumers,
-or drain the cheapest consumer to empty. In shadow mode, the default, the decision is only reported. Nothing is decided on old measurements, while
-a rebalance or a redeployment is not finished, or while consumers start. `reconcile` starts a run each minute while a fleet has limits;
-without limits there are no runs. A person may start a run at any time.
+For each fleet with limits (`set-growth`), this DAG measures rates, lag and the reads of busy consumers. It then decides to move
+partitions, to add consumers, or to drain the consumer that is cheapest to empty. In shadow mode, the default, the decision is only
+reported. Nothing is decided on old measurements, while a rebalance or a redeployment is not finished, or while consumers start.
+`reconcile` starts a run each minute while a fleet has limits; without limits there are no runs. A person may start a run at any time.
 """
 
 

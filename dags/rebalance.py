@@ -25,10 +25,10 @@ transaction per topic, and reports per topic in its log. Every task may run agai
 - **confirm_closed**, **confirm_started**: ask the consumers' own interfaces; end `written` (the step can be
   written), `unchanged` (nothing is awaited), `overtaken` (a new plan is due) or `stuck`.
 - **start**, **settle**: write the confirmations.
-- **further_run**: wakes this DAG for the rest, as a change in ZooKeeper does, or starts a later run if something only waits
-  for its time. The rebalance keeps its id.
+- **further_run**: starts another run of this DAG for the remaining steps, or a later run if a step only waits for a set
+  time. The rebalance keeps its id.
 
-Changes in ZooKeeper, `reconcile` or a person start it; two runs at once have one effect.
+Changes in ZooKeeper, `reconcile` or a person start this DAG; two runs at once have the effect of one.
 """
 MAX_RUNS = 4
 """Maximum parallel runs. Airflow combines the events of further changes in the next run."""

@@ -13,7 +13,8 @@ DOCS = """
 Correctness relies on this DAG; events only make the work faster. It reads the partition lists from Kafka, prunes the histories, keeps
 the lag, audits the ownership, and searches due topics, missing consumers, stuck topics and plans that wait for
 approval. It starts `rebalance`, `consumers`, `stuck_topic` and `approve_plan`, and `autoscale` while a fleet has limits of growth, unless under
-way. Beside a run of `rebalance` another run starts for all steps due at once: the first run may stand still, because the worker has died.
+way. If steps are due while a run of `rebalance` is under way, another run starts for these steps, because the first run may hang after the
+death of its worker.
 """
 WAKES = ("rebalance", "consumers", "stuck_topic", "approve_plan", "autoscale")
 

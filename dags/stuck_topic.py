@@ -7,9 +7,9 @@ from coordinator_plugin.question import ApplyAnswerOperator, QuestionOperator
 
 DOCS = """
 ### Stuck topic
-`reconcile` starts it once for each topic and blocker. A person answers: **wait**, or **isolate** the consumer: other
+`reconcile` starts this DAG once for each topic and blocking consumer. A person answers: **wait**, or **isolate** the consumer: other
 consumers then get the partitions without a confirmation. Without an answer the DAG waits, and asks again later.
-It also starts for a Stable topic with partitions without an owner, names the partitions, and says what to do. With `audit` the question names
+The DAG also starts for a Stable topic with partitions without an owner, names the partitions, and says what to do. With `audit`, the question names
 the findings of the ownership audit.
 """
 

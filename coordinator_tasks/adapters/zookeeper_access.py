@@ -26,9 +26,9 @@ class ZooKeeperAccess:
     """
 
     user: str = ""
-    """Login, for SASL, or for ZooKeeper's digest scheme without `sasl_mechanism`."""
+    """Login for SASL; without `sasl_mechanism`, for ZooKeeper's digest scheme."""
     password: str = field(default="", repr=False)
-    """Its password."""
+    """Password of `user`."""
     sasl_mechanism: str = ""
     """`DIGEST-MD5` or `GSSAPI`: SASL instead of digest; empty = digest."""
     open_nodes: bool = False
@@ -36,7 +36,7 @@ class ZooKeeperAccess:
     ca: str = ""
     """File in PEM; `ca` or `certificate` turns TLS on."""
     certificate: str = ""
-    """The client's file in PEM; also a login (scheme `x509`)."""
+    """File in PEM with the client's certificate; also a login (scheme `x509`)."""
     key: str = ""
     """File in PEM, with the certificate's key."""
     key_password: str = field(default="", repr=False)

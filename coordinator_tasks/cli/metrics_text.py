@@ -28,7 +28,7 @@ def exposed(found: Survey | None, cluster: str, looked_at: float, took_s: float,
     up = float(found is not None)
     families.gauge("coordinator_survey_up", "1 = the last look at the cluster worked", mine, up)
     families.gauge("coordinator_survey_timestamp_seconds", "End of the last successful look", mine, looked_at)
-    families.gauge("coordinator_survey_duration_seconds", "Duration of that look", mine, took_s)
+    families.gauge("coordinator_survey_duration_seconds", "Duration of the last successful look", mine, took_s)
     if found is not None:
         _add_topics(families, mine, found)
         _add_consumers(families, mine, found)
@@ -66,7 +66,7 @@ def _add_topic(families: Families, labels: dict[str, str], one: TopicFigures) ->
     gauges = {
         "coordinator_topic_not_stable_seconds": ("Duration of the rebalance; 0 = Stable", one.not_stable_s),
         "coordinator_topic_epoch": ("The epoch of the node", one.epoch),
-        "coordinator_topic_partitions": ("Its partitions", len(one.partitions)),
+        "coordinator_topic_partitions": ("Partitions of the topic", len(one.partitions)),
         "coordinator_topic_unowned_partitions": ("Partitions without a reader", len(one.unowned)),
         "coordinator_topic_moving_partitions": ("Partitions with an awaited close or start", one.moving),
         "coordinator_topic_handoffs": ("Partitions in a hand-off", one.handoffs),
@@ -79,7 +79,7 @@ def _add_happened(families: Families, labels: dict[str, str], happened: TopicEve
     families.counter("coordinator_rebalances_total", "Finished rebalances", labels, happened.rebalances)
     families.counter(
         "coordinator_unasked_rebalances_total",
-        "Unrequested rebalances: a consumer was lost, or is back afterwards",
+        "Unrequested rebalances: a consumer was lost, or came back",
         labels,
         happened.unasked,
     )
@@ -103,7 +103,7 @@ def _add_happened(families: Families, labels: dict[str, str], happened: TopicEve
     )
     families.histogram(
         "coordinator_pause_extra_seconds",
-        "The same beyond the usual, the longest undisturbed stall of the partition just before",
+        "Total pauses minus the usual pause (the longest undisturbed stall of the partition just before)",
         labels,
         happened.extras.cumulative(),
         happened.extras.total,
@@ -111,14 +111,14 @@ def _add_happened(families: Families, labels: dict[str, str], happened: TopicEve
     for result, count in (("at_least", happened.at_least), ("nothing_waited", happened.idle)):
         families.counter(
             "coordinator_pauses_other_total",
-            "Moved partitions without a measured pause: only its bounds are known (at_least), or nothing waited (nothing_waited)",
+            "Moved partitions without a measured pause: only bounds are known (at_least), or no record waited (nothing_waited)",
             {**labels, "result": result},
             count,
         )
     families.counter("coordinator_pause_records_total", "Waiting records of a moved partition", labels, happened.waited)
     families.histogram(
         "coordinator_unmoved_stall_seconds",
-        "Of each rebalance, the longest stall of a staying partition",
+        "The longest stall of a partition that did not move, of each rebalance",
         labels,
         happened.stalls.cumulative(),
         happened.stalls.total,
@@ -147,7 +147,7 @@ def _add_fleets(families: Families, mine: dict[str, str], found: Survey) -> None
         families.gauge("coordinator_fleet_consumers_desired", text, labels, decision.desired)
         families.gauge(
             "coordinator_fleet_desired_timestamp_seconds",
-            "When the growth policy has looked last, in seconds since 1970",
+            "Time of the growth policy's last look, in seconds since 1970",
             labels,
             decision.at,
         )
@@ -160,7 +160,7 @@ def _add_audit(families: Families, mine: dict[str, str], found: Survey) -> None:
     left_out = len(found.audited.problems)
     families.gauge(
         "coordinator_audit_left_out",
-        "Left out by the last ownership audit: then 0 findings say less",
+        "Topics, groups and consumers left out by the last ownership audit; above 0, the audit is incomplete",
         mine,
         left_out,
     )

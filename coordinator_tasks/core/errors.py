@@ -9,29 +9,29 @@
 from typing import ClassVar
 
 MAX_TOLD_CHARS = 1_000
-"""Of a sentence: what somebody has typed stands in it, and may be of any length."""
+"""Maximum length of an error text: the text may repeat input of any length."""
 
 
 def in_one_line(text: str) -> str:
-    """The text without line breaks; of a very long one the beginning and the end."""
+    """Return the text without line breaks, and of a long text only the beginning and the end."""
     line, half = " ".join(text.split()), MAX_TOLD_CHARS // 2
     return line if len(line) <= MAX_TOLD_CHARS else f"{line[:half]} ... {line[-half:]}"
 
 
 class CoordinatorError(Exception):
-    """An error without a kind of its own; only a site's own code raises this kind.
+    """An error without a more specific code; only a site's own code raises this error.
 
     Remedy: look at the site's own code.
 
-    The text says in one line what is wrong, why, and what to do next. `code`: of the kind of error, with a row in
-    docs/errors.md. A code never gets another meaning.
+    The text says in one line what is wrong, why, and what to do next. `code` identifies the kind of error, and has a
+    row in docs/errors.md. A code never gets another meaning.
     """
 
     code: ClassVar[str] = "KPC-001"
 
     @property
     def told(self) -> str:
-        """For a person: the code, and the text in one line."""
+        """Return the code, and the text in one line, for a person."""
         return f"{self.code}: {in_one_line(str(self))}"
 
 
@@ -57,8 +57,8 @@ class InvalidName(Refused):
 class IdInUse(Refused):
     """A second process has started with the id of a live consumer.
 
-    Remedy: use another id, or end the other process first. A consumer whose id was taken during an absence keeps the
-    owned partitions until others take over, and then ends.
+    Remedy: use another id, or end the other process first. If another process took a consumer's id during an absence,
+    the consumer keeps its partitions until others take over, and then ends.
     """
 
     code = "KPC-015"
@@ -68,9 +68,9 @@ class TopicConflict(Refused):
     """The topic is missing in Kafka, was recreated, or another cluster manages it for the same group or has not closed it
     yet.
 
-    Remedy: create the topic; or `remove-topic` and `add-topic`, since offsets of the former topic mean other records;
-    or wait until the other cluster has [closed the topic](howto/remove-topic.md#move-a-topic-to-another-cluster); or
-    choose another group.
+    Remedy: create a missing topic. After a recreation, `remove-topic` and `add-topic`, since offsets of the former
+    topic mean other records. If another cluster has the topic, wait until that cluster has
+    [closed the topic](howto/remove-topic.md#move-a-topic-to-another-cluster), or choose another group.
     """
 
     code = "KPC-013"
@@ -89,8 +89,8 @@ class CommitFenced(Refused):
     """Kafka refuses the commits of these partitions, because another consumer has taken them over
     (`fence=transactional`).
 
-    Remedy: nothing is lost, and the consumer stops the partitions. Without a rebalance, look for a process that was
-    believed dead.
+    Remedy: nothing is lost, and the consumer stops the partitions. If there was no rebalance, look for a process that
+    was believed dead.
     """
 
     code = "KPC-016"
@@ -101,8 +101,8 @@ class CommitFenced(Refused):
 
 
 class NotManaged(Refused):
-    """The topic, consumer, group, rebalance or application is not known to this cluster: never added, misspelt, or
-    another cluster.
+    """The topic, consumer, group, rebalance or application is not known to this cluster: it was never added, is
+    misspelt, or belongs to another cluster.
 
     Remedy: correct the name or the settings, or add what is missing; the text lists the known names.
     """
@@ -130,7 +130,8 @@ class BadStrategy(Refused):
 
 
 class BadFleet(Refused):
-    """The fleet is not valid, an id stands twice or in two fleets, or this host may not launch what the fleet names.
+    """The fleet is not valid, a consumer id is listed twice or in two fleets, or this host may not launch what the
+    fleet names.
 
     Remedy: correct the fleet, or [allow the launch](allowed.md).
     """
@@ -179,15 +180,15 @@ class BadRule(Refused):
     """A site's own rule for upgrades is unknown, cannot be imported, raises, or returns neither a text, `None` nor a
     boolean.
 
-    Remedy: correct the rule. At the begin of an upgrade nothing was changed. At a held step the upgrade pauses and
-    nothing more moves: `continue-upgrade` or `roll-back-upgrade`.
+    Remedy: correct the rule. If an upgrade was about to begin, nothing was changed. If a step was held, the upgrade is
+    paused and nothing more moves: `continue-upgrade` or `roll-back-upgrade`.
     """
 
     code = "KPC-025"
 
 
 class NotEntitled(Refused):
-    """This person may not approve plans: the setting `budget.approvers` names others; the plan still waits.
+    """This person may not approve plans: the setting `budget.approvers` names other persons; the plan still waits.
 
     Remedy: ask a person whom the text names, or change the setting.
     """
@@ -198,25 +199,25 @@ class NotEntitled(Refused):
 class ApprovalVoid(Refused):
     """No such plan waits for approval: the plan was done, has changed, or needs no approval.
 
-    Remedy: look at the present plan with `plan --dry-run`, and approve that plan. Without a budget no plan waits: give
-    the command the `budget` of the process that plans.
+    Remedy: look at the present plan with `plan --dry-run`, and approve that plan. A command without a
+    budget in its settings finds no waiting plan: give the command the `budget` of the process that plans.
     """
 
     code = "KPC-027"
 
 
 class BadGrowth(Refused):
-    """The limits of a fleet's growth contradict each other or are out of bounds, or `--act` was asked for pods.
+    """The limits of a fleet's growth contradict each other or are out of bounds, or `--act` was given for pods.
 
     Remedy: correct the limits: smallest and largest number, spare consumers, a utilisation between 0 and 1, times.
-    Kubernetes sets the number of pods.
+    For pods, omit `--act`: Kubernetes sets their number.
     """
 
     code = "KPC-028"
 
 
 class LookAgain(CoordinatorError):
-    """Something changed between reading and writing, or a partition moves now.
+    """Something changed between reading and writing, or a partition is moving.
 
     Remedy: repeat. If the error persists, wait until `topics` shows Stable.
     """
@@ -244,7 +245,7 @@ class NodeExists(LookAgain):
 
 
 class Unavailable(CoordinatorError):
-    """A neighbour does not answer; everything stays, and consumers continue with their partitions.
+    """A neighbour does not answer; nothing changes, and consumers continue with their partitions.
 
     Remedy: check that the neighbour runs and can be reached from this host, then repeat.
     """

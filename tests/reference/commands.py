@@ -16,13 +16,13 @@ ABOUT = """\
 Type `.venv/bin/python -m coordinator_tasks COMMAND` in the repository, or `coordinator COMMAND` where the package is installed
 (`pip install --no-deps .` beside the frozen requirements).
 
-- **Output.** Every command except `run` and `metrics` has `--output table`, `json` or `csv`. In CSV, a plan has a row for each way that
-  partitions go, an action a row with the fields of its JSON.
-- **Dry run.** Every command that changes configuration has `--dry-run`: the same answer and the same refusals, and no change.
-  `offsets reset`, `offsets undo` and `import` only show until `--execute`. For `step` and `approve` use `plan --dry-run`, for
+- **Output.** Every command except `run` and `metrics` has `--output table`, `json` or `csv`. In CSV, a plan has a row for each pair of giver and
+  taker, an action a row with the fields of its JSON.
+- **Dry run.** Every command that changes configuration has `--dry-run`, with the same answer and the same refusals, but no change.
+  `offsets reset`, `offsets undo` and `import` only show the change unless `--execute` is given. For `step` and `approve` use `plan --dry-run`, for
   `zookeeper-rights` use `doctor`.
-- **Questions.** `remove-topic` and `isolate` ask first, unless `--yes` is given. A script, whose standard input is no terminal, is refused
-  without `--yes`. Commands with `--execute` do not ask.
+- **Questions.** `remove-topic` and `isolate` ask first, unless `--yes` is given. In a script without a terminal as standard input, they are
+  refused without `--yes`. Commands with `--execute` do not ask.
 - **Progress** of a command that takes longer than a second is shown on standard error of a terminal.
 - **Completion.** `coordinator --install-completion` sets up the current shell (bash, zsh, fish or PowerShell); `--show-completion` prints
   the script.
@@ -47,7 +47,7 @@ def commands() -> str:
     shared = common(rows for _, _, rows in found)
     parts = [
         ABOUT,
-        f"## {COMMON}\n\nThe commands below name their options of this list.\n",
+        f"## {COMMON}\n\nEach command below names its options from this list.\n",
         table(HEAD, list(shared.values())),
     ]
     for words, command, rows in found:

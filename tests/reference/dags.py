@@ -15,9 +15,9 @@ COMMON = "Common fields"
 
 def dags() -> str:
     parts = [
-        "Each cluster has `rebalance`, `reconcile`, `consumers` and `stuck_topic` of its own. The forms exist once, ask for the cluster "
-        "as well, and are named like their commands. A form that changes something begins with a dry run, and takes names as text, checked "
-        "when the run begins: Airflow evaluates form fields while it parses the DAG. The forms of the pages offer the existing names. A run "
+        "Each cluster has `rebalance`, `reconcile`, `consumers` and `stuck_topic` of its own. Each form exists once, asks for the cluster, "
+        "and is named like its command. A form that changes something begins with a dry run. Forms take names as text, and check the names "
+        "when the run begins, because Airflow evaluates form fields while it parses the DAG. The forms on our pages offer the existing names. A run "
         "of `rebalance` fails after 30 minutes, of `reconcile` after 5, of `consumers` after 60, and of `autoscale` after 10; the next run "
         "does the rest.\n"
     ]
@@ -29,7 +29,7 @@ def dags() -> str:
     shared = common(rows for _, rows in forms)
     parts += [
         "## Forms\n",
-        f"### {COMMON}\n\nThe forms below name their fields of this list.\n",
+        f"### {COMMON}\n\nEach form below names its fields from this list.\n",
         table(HEAD, list(shared.values())),
     ]
     parts += [f"### {one.words}\n\n{_about(one)}\n\n{own_table(HEAD, rows, shared, COMMON)}" for one, rows in forms]

@@ -40,10 +40,10 @@ USAGE = (
     "Add `--help` behind the command",
 )
 FINDINGS = {
-    FindingKind.TWO_OWNERS: "Two consumers report running one partition. One of the two is isolated and lives on, or cannot reach "
+    FindingKind.TWO_OWNERS: "Two consumers report running one partition. One of the two is isolated but still runs, or cannot reach "
     "ZooKeeper and has lost the partition. Its commits are fenced, but records may be processed twice",
-    FindingKind.NO_OWNER: "These partitions are not read: without an owner, or with an owner that has ended, is isolated, is "
-    "absent, or does not run the partitions. The next rebalance gives them away, or the owner starts them again",
+    FindingKind.NO_OWNER: "These partitions are not read: they have no owner, or the owner has ended, is isolated, is "
+    "absent, or does not run them. The next rebalance gives them to other consumers, or the owner starts them again",
     FindingKind.INTRUDER: "A client without a token commits or subscribes with the topic's group, another cluster manages the same "
     "group, a consumer runs what ZooKeeper never gave it, or commits under a newer token than the owner's. The owner "
     "overwrites such commits; records may be read again",
@@ -53,7 +53,7 @@ FINDINGS = {
     "for: normal during an upgrade",
     FindingKind.NO_WORD: "The owner's answer or Kafka's commit is missing: the interface does not answer, answers as another "
     "incarnation, acts on an older plan because the consumer has lost ZooKeeper, or offsets were deleted. Only the "
-    "other two were compared",
+    "two remaining sources were compared",
 }
 
 

@@ -17,7 +17,7 @@ def http() -> str:
         "## Data of the pages\n\nJSON, with the same check of the user. [Fields, filters and bounds](../data-api.md#the-data).\n",
         _table_of(_routes("data_router", DATA_PREFIX)),
         "## A consumer's interface\n\nProtection: [security](../security.md). The interface "
-        "serves 32 connections; a further connection replaces the slowest. A request for another host name, or of a web page (`Origin`), is refused before "
+        "serves 32 connections; a further connection replaces the slowest. A request for another host name, or from a web page (`Origin`), is refused before "
         "anything is computed.\n",
         _table_of(CONSUMER_ROUTES),
         "### Fields of the status\n",

@@ -71,15 +71,15 @@ OTHERS = (
     (
         "`PIPELINE_<name>`",
         "consumers; set by their launcher",
-        "a setting of the pipelines that may be secret, like `--set name=value`, which wins. The secret of a database or registry that fleets "
-        "name [is a part of its address](../allowed.md#databases-and-registries)",
+        "a setting of the pipelines that may be secret; `--set name=value` sets the same, and wins. If fleets name a database or registry, its "
+        "secret [is a part of its address](../allowed.md#databases-and-registries)",
     ),
     (
         "`ASSIGNED_KAFKA_SETTINGS_FILE`",
         "drivers, executors",
         "the file with Kafka's secret settings, unless the option `kafkaSettingsFile` names another file; set by the launcher",
     ),
-    ("`ASSIGNED_KAFKA_SETTINGS_SECRET`", "drivers, executors", "those settings themselves, if no file is named"),
+    ("`ASSIGNED_KAFKA_SETTINGS_SECRET`", "drivers, executors", "Kafka's secret settings themselves, if no file is named"),
     (
         "`COORDINATOR_CACHE`",
         "local servers of demo, tests and benchmarks",

@@ -33,37 +33,37 @@ class Policy:
     settle_max_s: float = 5.0
     """A plan waits no longer than this time from the first change of membership on."""
     absent_after_s: float = 30.0
-    """A consumer unregistered and without an answer for this time is isolated, and other consumers get the partitions.
-    A consumer that stood still for longer starts again. Where Kafka or the sink refuses the former owner
-    (`fence=transactional`, exactly once), `1` costs nothing but this start.
+    """A consumer that is not registered and does not answer for this time is isolated, and other consumers get its
+    partitions. If the process was only suspended, it has to start again. Where Kafka or the sink refuses the former
+    owner (`fence=transactional`, exactly once), a value of `1` costs only this start.
     """
     hold_absent: bool = False
-    """A person, never the platform, isolates a consumer that is absent and silent."""
+    """`true` = only a person, never the platform, isolates a consumer that is absent and silent."""
     rejoin_grace_s: float = 0.0
-    """Partitions of a consumer with a known end wait for so long for a process with the same id."""
+    """How long the partitions of a consumer with a known end wait for a new process with the same id."""
     stuck_after_s: float = 120.0
     """A person is asked about a topic that is not Stable after this time."""
     flap_window_s: float = 600.0
     """Time window for counting an id's registrations."""
     flap_registrations: int = 4
-    """An id with so many registrations and without partitions is given nothing for `flap_backoff_s`."""
+    """An id with this many registrations in `flap_window_s`, and without partitions, gets none for `flap_backoff_s`."""
     flap_backoff_s: float = 15.0
-    """Back-off of a flapping id, from the last registration on; each further registration doubles the time. Half as many
-    ends with an error in a row, and at least two, count like these registrations.
+    """Back-off of a flapping id, from the last registration on; each further registration doubles the time.
+    `flap_registrations` / 2 ends with an error in a row (at least two) have the same effect.
     """
     max_restarts: int = 3
-    """Number of orders to a consumer to start owned partitions again that do not run; then a person is asked."""
+    """How often a consumer is told to restart owned partitions that do not run; then a person is asked."""
     max_write_bytes: int = 900 * 1024
     """The largest transaction of a plan; ZooKeeper's own limit is 1 MB."""
     pack_over_bytes: int = 4 * 1024
     """A topic's node with more bytes is packed, if all consumers of the topic can read the form; `1000000` = never."""
     lag_partitions: int = MOST_PARTITIONS
-    """Partitions whose lag is kept for an hour, for trends and Burrow's status. The log says how many others there are. ZooKeeper
-    holds 60 samples of 10 to 24 bytes a partition in memory.
+    """Maximum partitions whose lag is kept for an hour, for trends and Burrow's status; the log says how many are left
+    out. ZooKeeper holds 60 samples of 10 to 24 bytes a partition in memory.
     """
     history_bytes: int = 64 * 1024 * 1024
-    """Bytes of all topics' records of rebalances in ZooKeeper, which holds the records in memory. Older records are
-    deleted, of each topic beyond an equal share; `export-history` keeps the records in a file.
+    """Maximum bytes of the records of rebalances of all topics; ZooKeeper holds the records in memory. The oldest
+    records of a topic above an equal share are deleted; `export-history` keeps records in a file.
     """
     strategies: Strategies = field(default_factory=Strategies)
 

@@ -24,13 +24,13 @@ class Budget:
     moves: int = 0
     """A plan with more moves of owned partitions of a topic waits for approval; 0 = no limit."""
     share: float = 0.0
-    """A plan with moves of more than so many percent of a topic's partitions waits for approval; 0 = no limit."""
+    """A plan that moves more than this percentage of a topic's partitions waits for approval; 0 = no limit."""
     pause_s: float = 0.0
     """A plan with a longer predicted total pause (upper end of the interval), or without a prediction yet, waits for
     approval; 0 = no limit.
     """
     hours: tuple[str, ...] = ()
-    """Times of the day in UTC, such as `22:00-05:30`, without the need of approval."""
+    """Times of the day in UTC, such as `22:00-05:30`, in which no plan needs approval."""
     approvers: tuple[str, ...] = ()
     """Who may approve: user ids of Airflow, users of the operating system; empty = whoever Airflow lets answer."""
 

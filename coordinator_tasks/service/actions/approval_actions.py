@@ -27,7 +27,7 @@ APPROVAL_ACTIONS = (
     Action(
         "approve",
         "Approve or reject a plan above the budget of the site.\n\n"
-        "`topics` and `plan --dry-run` name it. When something has changed since, it is void.",
+        "`topics` and `plan --dry-run` name the plan. If something has changed since, the approval is void.",
         "",
         (p.TOPIC, p.DIGEST, p.REJECT, p.REASON, p.BY),
         do=_approve,

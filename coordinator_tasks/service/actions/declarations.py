@@ -403,7 +403,7 @@ CONSUMER_ACTIONS = (
     ),
     Action(
         "undrain",
-        "Let a drained consumer get partitions again, and back into the fleet with --fleet.",
+        "Let a drained consumer get partitions again; with --fleet, the consumer also returns to the fleet.",
         "Let a drained consumer get partitions again. With a fleet, the consumer returns to the fleet in the same step, and is launched.",
         (p.CONSUMER, p.FLEET, p.REASON, p.DRY_RUN, p.BY),
         do=_undrain,

@@ -230,7 +230,7 @@ FLEET_ACTIONS = (
     Action(
         "redeploy",
         "Replace the processes of a fleet, one at a time, with its present settings.\n\n"
-        "The DAG reconcile, or `run`, does it: each consumer gives its partitions away, leaves, and is launched again.",
+        "The DAG reconcile, or `run`, does this: each consumer gives its partitions away, leaves, and is launched again.",
         "Replace the processes of a fleet, one at a time, with its present settings. `reconcile` does a step each minute: a "
         "consumer gives its partitions away, leaves, and is launched again.",
         (p.APP, p.REASON, p.DRY_RUN, p.BY),

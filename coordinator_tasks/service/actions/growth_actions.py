@@ -57,7 +57,7 @@ GROWTH_ACTIONS = (
     Action(
         "set_growth",
         "Set the limits between which a fleet grows and shrinks by measured load; in shadow mode unless --act is given.\n\n"
-        "`autoscale` looks at the load, and says or does what the policy wants. For pods of a StatefulSet, give its name.",
+        "`autoscale` looks at the load, and reports or applies the policy's decision. For pods of a StatefulSet, app is its name.",
         "Set the limits between which a fleet grows and shrinks by measured load. Without *act* the decisions are only reported.",
         (p.APP, *p.GROWTH, p.REASON, p.DRY_RUN, p.BY),
         do=_set_growth,

@@ -115,7 +115,7 @@ _CONF = 'Settings for spark-submit, such as {"spark.driver.memory": "1g"}.'
 CONF = _pairs("conf", "Spark settings", _CONF, "--conf", "a Spark setting")
 _ENV = 'Variables of the consumers\' processes, such as {"TZ": "UTC"}; visible to all readers of the fleet.'
 ENVIRONMENT = _pairs("environment", "Environment", _ENV, "--env", "a variable of the consumers' processes, not secret")
-_CODE = "The version of the code, used by consumers to register; {code} in application and arguments stands for the version."
+_CODE = "The version of the code, with which consumers register; {code} in application and arguments stands for the version."
 CODE = _text("code", "Version of the code", _CODE, "--code", "", maxLength=64)
 _SIZE = "How many consumers the fleet should have."
 COUNT = Parameter(

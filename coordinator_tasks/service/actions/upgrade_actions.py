@@ -108,8 +108,8 @@ def watch(c: Coordinator, given: Given) -> tuple[bool, Iterable[str]]:
 UPGRADE_ACTIONS = (
     Action(
         "upgrade",
-        "Upgrade a fleet to another version without a gap: partitions move to new consumers in steps, each is judged.\n\n"
-        "Name only the differences of a new version; without differences, the fleet has to have a version of this name. "
+        "Upgrade a fleet to another version without a gap: partitions move to new consumers in steps, and each step is judged.\n\n"
+        "Give only what differs in a new version; if nothing is given, the fleet must already have a version of this name. "
         "The DAG reconcile, or `run`, does the steps; `upgrade-report` shows the progress.",
         "Upgrade a fleet to another version without a gap. Consumers of the new version start beside the old consumers, partitions move over in "
         "steps, and each step is held and judged. After a failed step everything moves back. At the end the old "

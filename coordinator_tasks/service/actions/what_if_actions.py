@@ -49,7 +49,7 @@ def _preview(c: Coordinator, given: Given) -> ActionResult:
 WHAT_IF_ACTIONS = (
     Action(
         "roll_back",
-        "Go back to a topic's assignment before an earlier rebalance, as far as the consumers are there.\n\n"
+        "Go back to a topic's assignment before an earlier rebalance, as far as its consumers are still there.\n\n"
         "`history` names the rebalances. The assignment holds until the next change of membership, or for --minutes.",
         "Go back to a topic's assignment before an earlier rebalance. Partitions of lost consumers stay with "
         "the present owners. The assignment holds until the next change of membership, or for a time.",
