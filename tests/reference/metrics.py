@@ -32,7 +32,7 @@ def metrics() -> str:
     return page(
         "Metrics",
         "Set-up, bounds and alerts: [metrics and alerts](../metrics.md).\n",
-        "## A consumer\n\nAt `/metrics` of the interface. `kafka_...`: names of Kafka Lag Exporter; `messaging_...`: of OpenTelemetry.\n",
+        "## A consumer\n\nAt `/metrics` of the interface. `kafka_...` are names of Kafka Lag Exporter, `messaging_...` of OpenTelemetry.\n",
         table(HEAD, list(_rows(of_consumer()))),
         "## The coordinator\n\nAt `/metrics` of `coordinator metrics`. [Burrow's status](../metrics.md#burrows-status), and how the "
         "[lag in seconds](../metrics.md#lag-in-seconds) is estimated.\n",
@@ -40,7 +40,7 @@ def metrics() -> str:
         "## Airflow's metrics\n\nSent by the tasks of `rebalance` and `reconcile`. [How tags are written](../metrics.md#airflows-metrics), and "
         "what is not sent.\n",
         table(("metric", "kind", "tags", "what"), list(_sent())),
-        "## Alerts\n\nOf `docs/monitoring/alerts.yml`, which has the expressions. `topic`, `value` and the like stand for the alert's own.\n",
+        "## Alerts\n\nThe expressions are in `docs/monitoring/alerts.yml`. `topic`, `value` and the like stand for the values of the alert.\n",
         table(("alert", "severity", "when", "what to do"), list(_alerts())),
     )
 

@@ -40,8 +40,8 @@ def znodes() -> str:
     )
     rights = (
         "## Who may write\n\nThe last column holds with [separate accounts](../secrets.md#separate-zookeeper-accounts). The coordinator "
-        "has all rights on all nodes. ZooKeeper checks the rights to create and to delete a node on its parent: those in the table are those on "
-        "the node's children. Consumers and their launchers write `ids/[CONSUMER]`, and so does the coordinator (absence, answer, end). The "
+        "has all rights on all nodes. ZooKeeper checks the rights to create and to delete a node on its parent, so in the table they "
+        "apply to the node's children. Consumers and their launchers write `ids/[CONSUMER]`, and so does the coordinator (absence, answer, end). The "
         "coordinator creates the partitions' nodes, and givers write releases there. The code is `coordinator_tasks/core/protocol/node_rights.py`.\n"
     )
     fields = [
