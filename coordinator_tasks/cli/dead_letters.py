@@ -32,14 +32,14 @@ Place = Annotated[
     ),
 ]
 Topic = Annotated[str, typer.Argument(help="The topic of the record.", show_default=False)]
-OfTopic = Annotated[str, typer.Option("--topic", help="Only of this topic.", show_default=False)]
+OfTopic = Annotated[str, typer.Option("--topic", help="Only dead letters of this topic.", show_default=False)]
 
 
 @commands.command("list")
 def list_letters(
     database: Place,
     topic: OfTopic = "",
-    limit: Annotated[int, typer.Option(min=1, max=MAX_LETTERS, help="At most so many.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=MAX_LETTERS, help="Maximum number of dead letters.")] = 100,
     how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
@@ -77,7 +77,7 @@ def show(
 def drop(
     database: Place,
     topic: Annotated[str, typer.Option("--topic", help="The topic of the records.", show_default=False)],
-    partition: Annotated[int | None, typer.Option(min=0, help="Only of this partition.", show_default=False)] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="Only dead letters of this partition.", show_default=False)] = None,
     offset: Annotated[
         int | None, typer.Option(min=0, help="Only this record, of --partition.", show_default=False)
     ] = None,

@@ -414,7 +414,7 @@ CONSUMER_ACTIONS = (
         "Keep the partitions of a consumer for the next process, expected within some minutes.\n\n"
         "The partitions wait, or with --move-meanwhile other consumers own the partitions until then. Restart the process yourself, after this.",
         "Keep the partitions of a consumer for the next process: the partitions wait, or other consumers own the partitions until then. "
-        "Restart the process yourself, after this. After that time the order has no effect.",
+        "Then restart the process yourself. After the given time the order has no effect.",
         (p.CONSUMER, p.WITHIN, p.MOVE, p.REASON, p.DRY_RUN, p.BY),
         do=_expect_restart,
         preview=_would_restart,

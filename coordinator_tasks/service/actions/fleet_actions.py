@@ -201,7 +201,7 @@ FLEET_ACTIONS = (
         "set_fleet",
         "Set the consumers of an application that should run; the DAGs consumers and reconcile, or a launcher, start the missing ones.\n\n"
         "The former definition is replaced. Running consumers are not touched: `redeploy` replaces them.",
-        "Set the consumers of an application that should run. This replaces what was set; consumers that run are not touched.",
+        "Set the consumers of an application that should run. The former definition is replaced; running consumers are not touched.",
         (
             p.APP,
             p.APPLICATION,

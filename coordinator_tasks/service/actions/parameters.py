@@ -161,13 +161,13 @@ PROPERTIES = Parameter(
     ),
 )
 _PARTITION = CommandOption(list[int] | None, "A partition, repeatable; none = all.", "--partition", None, minimum=0)
-PARTITIONS = _partitions("None means all.", _PARTITION, default=[])
+PARTITIONS = _partitions("Numbers of partitions; empty = all.", _PARTITION, default=[])
 _PINNED = CommandOption(list[int], "A partition; repeatable.", "--partition", minimum=0)
 PINNED = _partitions("At least one.", _PINNED, minItems=1)
 _HOW_LONG = "How long the isolation lasts; 0 = until a person readmits the consumer."
 MINUTES = Parameter("minutes", _field("number", "Minutes", _HOW_LONG, default=0, minimum=0, maximum=527_040))
 _FOR_S = CommandOption(
-    float, "Readmit the consumer after so many seconds; 0 = only by hand.", "--for-s", 0.0, minimum=0
+    float, "Readmit the consumer after this many seconds; 0 = only by hand.", "--for-s", 0.0, minimum=0
 )
 FOR_S = Parameter("for_s", option=_FOR_S)
 _UNDONE = "The rebalance to undo, by the history's name, such as 7-de8cc71b; all later rebalances are undone as well."
@@ -214,7 +214,7 @@ GROWTH = (
     _limit(
         "utilisation",
         "Utilisation",
-        "Share of a consumer's read capacity for its partitions, such as 0.7.",
+        "Share of a consumer's read capacity that its partitions may use, such as 0.7.",
         "--utilisation",
         0.7,
     ),
