@@ -412,7 +412,7 @@ CONSUMER_ACTIONS = (
     Action(
         "expect_restart",
         "Keep the partitions of a consumer for the next process, expected within some minutes.\n\n"
-        "The partitions wait, or with --move-meanwhile other consumers own the partitions until then. Restart the process yourself, after this.",
+        "The partitions wait, or with --move-meanwhile other consumers own the partitions until then. Then restart the process yourself.",
         "Keep the partitions of a consumer for the next process: the partitions wait, or other consumers own the partitions until then. "
         "Then restart the process yourself. After the given time the order has no effect.",
         (p.CONSUMER, p.WITHIN, p.MOVE, p.REASON, p.DRY_RUN, p.BY),
