@@ -77,7 +77,9 @@ def show(
 def drop(
     database: Place,
     topic: Annotated[str, typer.Option("--topic", help="The topic of the records.", show_default=False)],
-    partition: Annotated[int | None, typer.Option(min=0, help="Only dead letters of this partition.", show_default=False)] = None,
+    partition: Annotated[
+        int | None, typer.Option(min=0, help="Only dead letters of this partition.", show_default=False)
+    ] = None,
     offset: Annotated[
         int | None, typer.Option(min=0, help="Only this record, of --partition.", show_default=False)
     ] = None,

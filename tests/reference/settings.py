@@ -79,7 +79,11 @@ OTHERS = (
         "drivers, executors",
         "the file with Kafka's secret settings, unless the option `kafkaSettingsFile` names another file; set by the launcher",
     ),
-    ("`ASSIGNED_KAFKA_SETTINGS_SECRET`", "drivers, executors", "Kafka's secret settings themselves, if no file is named"),
+    (
+        "`ASSIGNED_KAFKA_SETTINGS_SECRET`",
+        "drivers, executors",
+        "Kafka's secret settings themselves, if no file is named",
+    ),
     (
         "`COORDINATOR_CACHE`",
         "local servers of demo, tests and benchmarks",
