@@ -1,7 +1,8 @@
 """A site's own strategies: callables that the settings name, or entry points. Only this module imports them.
 
 A strategy takes a read-only `Problem` (one topic; its members with their free attributes) and returns partition →
-member. Every error in a strategy, or in its import, becomes a `Refused` of one line, and holds only its topics.
+member. Every error in a strategy, or in its import, becomes a `Refused` of one line, and holds only the topics with
+this strategy.
 """
 
 import traceback

@@ -19,7 +19,7 @@ coordinator: no consumer starts a partition before the former owner has released
 
 
 class Balanced:
-    """The default strategy: the module says how it plans."""
+    """The default strategy, as the module describes."""
 
     def assign(self, problem: Problem) -> Mapping[int, str]:
         """Return partition → member; only fixed partitions if there are no members. The members' `loads` count."""
@@ -106,7 +106,7 @@ def _realize(columns: Sequence[_Column], kept: Mapping[str, int], quotas: Mappin
 
 
 def _give_up(columns: Sequence[_Column], member: str, surplus: int) -> None:
-    """Move `surplus` partitions of the member into the pools, from the topics of which it has most above its share.
+    """Move `surplus` partitions of the member into the pools, from the topics in which it exceeds its share most.
 
     Among such topics, the topic with the smallest pool goes first.
     """

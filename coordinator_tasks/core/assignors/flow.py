@@ -123,8 +123,8 @@ class Flow:
     def _reachable(self, free_only: bool) -> tuple[Numbers, Numbers, Numbers]:
         """Return per member the least load that it can reach and the next topic, and per topic the next member.
 
-        The search runs backwards from the members with the least load; -1 means that there is no next node. A member
-        that cannot reach a load lower by at least two reaches its own load.
+        The search runs backwards from the members with the least load, until no unreached member has at least two
+        partitions more. An unreached member gets its own load; -1 means that there is no next node.
         """
         reach = np.full(len(self.loads), -1, np.int32)
         via_topic = np.full(len(self.loads), -1, np.int32)

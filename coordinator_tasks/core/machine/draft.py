@@ -2,7 +2,7 @@
 
 Rules (2 and 6 of the hand-off in the design):
 - Possible owners of a partition are the consumers in `toClose`, the taker of the hand-off and the assignee. Lost
-  consumers are not possible owners. The giver's release of the present hand-off confirms its close.
+  consumers are not possible owners. By a release of the present hand-off, the giver confirms its close.
 - A partition is assigned at once if no consumer but the new target is a possible owner. If there is one other possible
   owner, the partition is handed off. If there are several, all of them go into `toClose`, without a hand-off (the
   barrier). A guarded partition goes through the barrier too: its former owner may still commit, and only a start after

@@ -173,7 +173,7 @@ def note_absence(
 def _proves(claim: IdClaim, incarnation: int, answer: Answer | None, same_boot: bool) -> bool:
     """Return whether the answer is a refusal that proves the end of the incarnation.
 
-    Two refusals prove nothing: by a proxy, and by the loopback address after another boot (`same_boot` False).
+    A refusal by a proxy proves nothing, nor does a refusal by the loopback address after another boot.
     """
     refused = isinstance(answer, Unreachable) and answer.silence is Silence.REFUSED
     return refused and same_boot and claim.direct and claim.answered == incarnation

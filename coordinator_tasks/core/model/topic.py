@@ -63,9 +63,9 @@ class Ago:
 
 @dataclass(frozen=True, slots=True)
 class LastPass:
-    """When a partition's records last passed the sink, or nothing was left to read, without the consumer's clock.
+    """When a partition's records last passed the sink, or nothing was left to read; readable after the consumer's end.
 
-    This was `after_s` seconds after the consumer had read the topic's node of `epoch`. `usual_s`: as in `Ago`.
+    The moment is `after_s` seconds after the consumer read the topic's node of `epoch`. `usual_s`: as in `Ago`.
     """
 
     epoch: int

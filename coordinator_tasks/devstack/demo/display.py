@@ -36,7 +36,7 @@ class DemoSnapshot:
 
 
 class Display:
-    """Lines, and at a terminal a table below."""
+    """Prints lines, and at a terminal a live table below the lines."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or _console()

@@ -199,7 +199,7 @@ def _looked(c: Coordinator, growth: Growth, actor: Actor, *, write: bool) -> Loo
 
 
 def _do(c: Coordinator, kept: Growth, fleet: Fleet, decision: GrowthDecision, actor: Actor) -> None:
-    """Write the step and the growth's memory in one transaction. Moves follow separately, after the memory.
+    """Write the step and the growth's memory in one transaction. Moves are written separately, after the memory.
 
     Raises `LookAgain` if the fleet has changed since the measurement.
     """

@@ -21,7 +21,7 @@ SHOWN_STALLS = 50
 
 @dataclass(frozen=True, slots=True)
 class MovedPartition:
-    """A move of a partition. `stall_s`: total pause. `None`: no record waited if `measured`, or else unknown.
+    """A move of a partition. `stall_s`: total pause; if `None`, no record waited (`measured`) or the pause is unknown.
 
     `error_s`, `least`: as in `Pause`. `pause`: the whole measurement; `None` without a measurement. `cause`: why the
     partition moved, if not by a step of the upgrade but for instance by the end of a consumer; empty for a step.

@@ -94,7 +94,8 @@ def drain(c: Coordinator, consumer: str, by: str, why: str) -> Directive:
 
 
 def drained(old: Directive, draining: Draining) -> Directive:
-    """Return the directive with a person's draining. If all incarnations were draining already, the time stays.
+    """Return the directive with a person's draining. If a draining of all incarnations is stored already, its time
+    stays.
 
     A person's draining replaces any other draining. Otherwise an upgrade, a redeployment or growth would end it.
     """
@@ -260,9 +261,10 @@ class _Topics:
 def complete_readmissions(c: Coordinator, problems: list[str] | None = None) -> tuple[str, ...]:
     """End due isolations of consumers that now confirm that nothing runs. Return the readmitted consumers.
 
-    There are two confirmations: an answer that has acted on every topic's current epoch, and the known end of every
-    incarnation with a grant. The versions of topics, claim and directive guard the write. After a concurrent change,
-    the next call tries again. An unreadable node is added to `problems`, and stops only readmissions that need it.
+    A consumer confirms by its own answer, with an acted epoch of at least every topic's current epoch. The known end of
+    every incarnation with a grant confirms too. The versions of topics, claim and directive guard the write. After a
+    concurrent change, the next call tries again. An unreadable node is added to `problems`, and stops only readmissions
+    that need it.
     """
     problems = problems if problems is not None else []
     unclear: dict[str, str] = {}

@@ -144,7 +144,8 @@ def preview(c: Coordinator, names: Collection[str], seen: ClusterObservation | N
 def explain(c: Coordinator, topic: str) -> Explanation:
     """Explain why each partition has its owner, and where the topic's strategy would place it now. Write nothing.
 
-    Raises `NotManaged`, `Malformed`, the `Unavailable` kinds, and `Refused` (a removed topic, a site's strategy).
+    Raises `NotManaged`, `Malformed`, the `Unavailable` kinds, and `Refused` for a removed topic or a site's strategy
+    that fails.
     """
     found = store.load_topics(c.zk, c.paths, [topic])
     if topic in found.unread:

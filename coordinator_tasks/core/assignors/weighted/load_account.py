@@ -77,7 +77,7 @@ class LoadAccount:
         return not racks or self.problem.members[member].rack in racks
 
     def may_have(self, member: str, partition: int) -> bool:
-        """Return whether bans and required zones allow the member to have the partition. Its limit does not count."""
+        """Return whether bans and required zones allow the member to have the partition. The limit is not checked."""
         if self.rules.bars(member, partition):
             return False
         if self.rules.zones is not Zones.REQUIRE or self.is_near(member, partition):

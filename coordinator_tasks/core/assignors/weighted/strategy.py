@@ -12,7 +12,7 @@ from coordinator_tasks.core.assignors.weights import Measure
 
 
 class Weighted:
-    """The strategy `weighted`: the module says what it does."""
+    """The strategy `weighted`, as the module describes."""
 
     partial = True
 
