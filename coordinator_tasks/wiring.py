@@ -132,7 +132,6 @@ class ConsumerSession:
         return ConfluentRecords(self.settings.kafka, group, self.settings.answer_timeout_s)
 
     def sampler(self) -> RecordSampler:
-        """Return a sampler of records of the settings' brokers."""
         return ConfluentRecordSampler(self.settings.kafka, f"{self.settings.cluster}-samples")
 
 

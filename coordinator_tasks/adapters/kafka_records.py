@@ -41,7 +41,6 @@ class ConfluentRecords:
         self._lost = False  # set if the log lacks the offset that was asked for last
 
     def partition_count(self, topic: str) -> int:
-        """See `ports.RecordAccess`."""
         described = ConfluentKafkaAdmin(self._settings, self._limit_s).describe([topic])[topic]
         return 0 if described is None else described.partition_count
 
@@ -93,7 +92,6 @@ class ConfluentRecords:
         )
 
     def send(self, topic: str, records: Sequence[tuple[int, KafkaRecord]]) -> None:
-        """See `ports.RecordAccess`."""
         own = {name: value for name, value in self._settings.items() if not name.startswith(_OF_CONSUMERS)}
         settings = {**own, "acks": "all", "message.timeout.ms": int(self._limit_s * 1_000)}
         problems: list[str] = []

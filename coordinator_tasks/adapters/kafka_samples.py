@@ -40,7 +40,6 @@ class ConfluentRecordSampler:
         self._settings: dict[str, Any] = {**settings, **_OWN, "group.id": group}
 
     def mean_bytes(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, float]:
-        """See `ports.RecordSampler`."""
         try:
             with closing(built(lambda: Consumer(self._settings, logger=LIBRARY_LOG))) as consumer:
                 consumer.assign([TopicPartition(topic, p, offset) for p, offset in offsets.items()])

@@ -33,7 +33,6 @@ class Due:
 
     @property
     def text(self) -> str:
-        """Return the causes in words."""
         return cause_text.said(self.causes)
 
 

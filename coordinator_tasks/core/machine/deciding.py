@@ -107,7 +107,6 @@ class Deciding:
         return seeks and packed and (owns or not self.view.config.properties or PROPERTIES in member.formats)
 
     def planning(self, able: Mapping[str, int]) -> Planning:
-        """Return the planning for the draft's current content."""
         return Planning(self.draft, self.view, self.world, self.policy, able)
 
     def _lost_or_unowned(self) -> Decision | None:

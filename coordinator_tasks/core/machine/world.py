@@ -123,7 +123,6 @@ class World:
     together: Together | None = field(default=None, compare=False, repr=False)
 
     def life(self, consumer: str, incarnation: int) -> Life:
-        """Return the known facts about this incarnation."""
         return Life(
             consumer,
             incarnation,

@@ -88,7 +88,6 @@ class PartitionMoment(NamedTuple):
 
     @property
     def key(self) -> tuple[str, int]:
-        """Return topic and partition."""
         return self.topic, self.partition
 
     @property

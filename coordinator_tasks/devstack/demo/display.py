@@ -94,7 +94,6 @@ class Display:
         return table
 
     def results(self, verdict: DemoVerdict, events: Sequence[EventReport]) -> None:
-        """Print the moves, the stalls and the checks."""
         self.line()
         self._console.print(_moves_table(events))
         self.line(WHY_EXTRA)

@@ -109,7 +109,6 @@ class Stack:
         self.producer: ManagedProcess | None = None
 
     def wait_for_servers(self) -> None:
-        """Wait until ZooKeeper and Kafka serve."""
         for one in self._servers:
             one.result()
 
@@ -125,7 +124,6 @@ class Stack:
 
     @property
     def settings(self) -> Settings:
-        """Return the settings of the demonstration's own coordinator."""
         return Settings(
             CLUSTER,
             self.zookeeper.connect_string,

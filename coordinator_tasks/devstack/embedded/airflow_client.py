@@ -58,7 +58,6 @@ class AirflowClient:
         self._send("GET", "/execution/health", timeout=WARM_UP_TIMEOUT_S)
 
     def dag_ids(self) -> set[str]:
-        """Return the ids of the parsed DAGs."""
         return {dag["dag_id"] for dag in self._pages("/dags", "dags")}
 
     def import_errors(self) -> dict[str, str]:

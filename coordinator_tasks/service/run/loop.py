@@ -145,7 +145,7 @@ def _fields(reports: Sequence[TopicReport]) -> dict[str, object]:
 
 
 def _pause_s(reports: Collection[TopicReport]) -> float:
-    """Seconds until the next look, if no watch fires."""
+    """Return seconds until the next observation, if no watch fires."""
     busy = [r for r in reports if r.outcome in BUSY]
     if not busy:
         return QUIET_S

@@ -120,7 +120,6 @@ class RunningTopic:
     states: Mapping[int, StateSize] = field(default_factory=dict)
 
     def reports_without(self, errors: Collection[str]) -> tuple[str, ...]:
-        """Return the reports without any of these errors."""
         return tuple(report for report in self.reports if not any(error in report for error in errors))
 
     @property

@@ -23,7 +23,6 @@ class PartitionsByWeight:
         self._weights.insert(place, weight)
 
     def remove(self, partition: int, weight: float) -> None:
-        """Remove a listed partition."""
         place = self._place(partition, weight)
         del self.partitions[place], self._weights[place]
 

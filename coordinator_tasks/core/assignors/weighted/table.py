@@ -116,7 +116,6 @@ class PartitionTable:
         }
 
     def place(self, partition: int, member: str) -> None:
-        """Set the partition's new owner."""
         self.placed[partition] = member
         self._owners[self._at[partition]] = self._owner_of[member]
 
