@@ -214,7 +214,7 @@ GROWTH = (
     _limit(
         "utilisation",
         "Utilisation",
-        "Share of a consumer's read capacity that its partitions may use, such as 0.7.",
+        "Share of a consumer's read capacity to use, such as 0.7.",
         "--utilisation",
         0.7,
     ),
