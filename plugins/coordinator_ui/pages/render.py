@@ -32,7 +32,7 @@ MOST_IN_LINE = 32
 """Maximum length of a name without a line break."""
 MOST_IN_GRID = 64
 """Maximum partitions side by side. A larger topic is shown in ranges of partitions."""
-LIVE = ("elements", "grid", "tables", "topics", "matrix", "charts", "page")
+LIVE = ("elements", "grid", "tables", "topics", "matrix", "lag_charts", "page")
 """The parts of the live page's script, in order. Together they form one function."""
 VENDOR = Path(__file__).parents[1] / "vendor"
 UPLOT = "uPlot-1.6.32"
