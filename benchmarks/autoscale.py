@@ -6,7 +6,7 @@ A second is one step. Consumers share partitions; each reads at most `CAPACITY` 
 them. A new consumer reads after `START_UP_S`. A moved partition stands still for `PAUSE_S` (a hand-off); under Flink's autoscaler the whole job
 stands still for `RESCALE_S` at each change of parallelism, as its rescaling restarts the job.
 
-- ours: `core.growth`, a look each minute, as the product runs it
+- ours: `core.fleet.growth`, a look each minute, as the product runs it
 - KEDA: ceil(lag / lagThreshold), a look each 15 s, with the stabilisation of the horizontal pod autoscaler: up at once and at most
   doubled, down to the largest number of the last 300 s
 - Flink: target utilisation 0.7 within 0.4 to 1.0, the true processing rate from busy time, catch-up 30 min, stabilisation 5 min, a look

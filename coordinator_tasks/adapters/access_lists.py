@@ -1,7 +1,7 @@
 """Access lists (ACLs) of nodes: the list that each node should have, and the check of a stored list.
 
 Without separate accounts, only the account that created a node may use it. With separate accounts, the coordinator's
-account has all rights, and a consumer's account has the rights in `core.node_rights`.
+account has all rights, and a consumer's account has the rights in `core.protocol.node_rights`.
 """
 
 from collections.abc import Sequence

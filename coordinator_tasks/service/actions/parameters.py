@@ -242,7 +242,7 @@ GROWTH = (
         ),
     ),
 )
-"""The fields of `core.growth.Limits`."""
+"""The fields of `core.fleet.growth.Limits`."""
 TOPICS = Parameter(
     "topics",
     _field("array", "Topics", "Managed topics, each on a line; empty = all.", items={"type": "string"}, default=[]),

@@ -1,4 +1,4 @@
-"""Measure a fleet, ask the growth policy (`core.growth`), and act on the decision if the limits allow acting.
+"""Measure a fleet, ask the growth policy (`core.fleet.growth`), and act on the decision if the limits allow acting.
 
 Each fleet has one node for its measurements and decisions. One transaction writes a step and its record, so a crash
 leaves both or neither. A move of a partition is a pin. The next change of the fleet's size removes these pins.
