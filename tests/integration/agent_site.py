@@ -56,7 +56,7 @@ class Site:
         self.admin.create_topic(self.topic, self.partitions)
         wait_for(self._is_described, "a broker knows the topic")
         self.offsets = ConfluentGroupOffsets({**QUIET, "bootstrap.servers": self.kafka}, self.group)
-        self.producer = Producer({**QUIET, "bootstrap.servers": self.kafka, "linger.ms": 2})
+        self.producer = Producer({**QUIET, "bootstrap.servers": self.kafka, "linger.ms": 2, "enable.idempotence": True})
         for folder in self.paths.folders():
             self.zk.ensure(folder)
         self.node = TopicNode(self.kafka, self.group, 0, "g1", self._topic_id, initial_partitions=self.partitions)
