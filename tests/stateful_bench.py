@@ -12,7 +12,7 @@ from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from coordinator_tasks.core.model import Token
+from coordinator_tasks.core.model import StateOnReset, Token
 from spark_apps.delivery import SinkEntry, SinkStep, Writer
 from spark_apps.delivery.database import Cursor, Database
 from spark_apps.delivery.database_sink import DatabaseSink
@@ -57,6 +57,7 @@ class Bench:
         self.now_s = 1_000.0
         self.failing = False
         self.partition_count = 0
+        self.states: dict[int, StateOnReset] = {}
         self.sinks: dict[str, StatefulSink] = {}
         self.offsets: dict[int, int] = {}
         for name in "ab":
@@ -83,7 +84,7 @@ class Bench:
             raise ZeroDivisionError
 
     def writer(self, name: str, topic_id: str = "id-1") -> Writer:
-        return Writer(self.cluster, "orders", topic_id, name, self.partition_count)
+        return Writer(self.cluster, "orders", topic_id, name, self.partition_count, self.states)
 
     def claim(
         self,

@@ -22,6 +22,7 @@ from coordinator_tasks.cli.base import (
     say_how_to_execute,
 )
 from coordinator_tasks.core.errors import BadOffsets, CoordinatorError
+from coordinator_tasks.core.model import StateOnReset
 from coordinator_tasks.core.names import check_topic
 from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.actions.offset_actions import wishes_of
@@ -77,6 +78,9 @@ def reset(
     execute: Annotated[
         bool, typer.Option("--execute", help="Make the change; the default only shows the change.")
     ] = False,
+    state: Annotated[
+        StateOnReset | None, typer.Option(help="What happens to state; needed for partitions with state.")
+    ] = None,
     export: Annotated[bool, typer.Option("--export", help=EXPORT)] = False,
     why: Annotated[str, typer.Option(help="The reason, in a single line; kept in the history.")] = "",
     by: Annotated[str, typer.Option(help="Person behind the request; your user name is kept as well.")] = "",
@@ -108,7 +112,7 @@ def reset(
         raise BadOffsets("say which topics: give --topic, repeated for several, or --all-topics")
     place = None if from_file is not None else _READ[flag](str(asked[flag]))
     with opened(context) as c:
-        wishes = wishes_of(c, text) if place is None else _wishes(c, wanted, group, place)
+        wishes = wishes_of(c, text, state) if place is None else _wishes(c, wanted, group, place, state)
         change = partial(positions.reset_all, why=why, actor=actor(by)) if execute else positions.preview_all
         resets = partial(show.resets, would=not execute)
         listed(change(c, wishes), how_of(how, json), show.exported_offsets if export else resets)
@@ -119,9 +123,11 @@ def reset(
 actions.add(commands, ACTIONS["undo_offsets"])
 
 
-def _wishes(c: Coordinator, wanted: Mapping[str, Sequence[int]], group: str, place: Position) -> list[WantedReset]:
+def _wishes(
+    c: Coordinator, wanted: Mapping[str, Sequence[int]], group: str, place: Position, state: StateOnReset | None
+) -> list[WantedReset]:
     configs = group_offsets.chosen(c, wanted, group)
-    return [WantedReset(one.topic, place, tuple(wanted.get(one.topic, ()))) for one in configs]
+    return [WantedReset(one.topic, place, tuple(wanted.get(one.topic, ())), state) for one in configs]
 
 
 def _only(given: Sequence[str], flags: Sequence[str]) -> str:

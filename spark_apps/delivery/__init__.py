@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from coordinator_tasks.core.errors import CoordinatorError, Unavailable
-from coordinator_tasks.core.model import Token
+from coordinator_tasks.core.model import StateOnReset, Token
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +64,8 @@ class PositionMoved(CoordinatorError):
 class Writer:
     """Owner of positions: one topic in one cluster of consumers, and the requesting consumer.
 
-    `partition_count`: of the topic in Kafka, about a second ago; 0 = not known.
+    `partition_count`: of the topic in Kafka, about a second ago; 0 = not known. `states`: partition → what a person wants
+    with the state of a partition whose position is forgotten, where the person has said so.
     """
 
     cluster: str
@@ -83,6 +84,7 @@ class SinkEntry:
     offset: int | None = None
 
     def refuses(self, token: Token, consumer: str) -> bool:
+    states: Mapping[int, StateOnReset] = field(default_factory=dict, hash=False)
         """Return whether this entry refuses `token`.
 
         If two consumers seem to have acquired the partition at the same epoch, the later claim is refused.

@@ -6,7 +6,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from coordinator_tasks.core.model import StateSize
+from coordinator_tasks.core.model import StateOnReset, StateSize, Token
 from spark_apps.delivery import SinkEntry, SinkStep, Writer
 from spark_apps.delivery.database import Cursor
 from spark_apps.delivery.database_sink import Adding, DatabaseSink, Prepare
@@ -44,8 +44,9 @@ class StatefulSink(DatabaseSink):
         return refused
 
     def _reset(self, cursor: Cursor, writer: Writer, partition: int) -> None:
-        """Delete the partition's state, unless the pipeline keeps state over a reset."""
-        if not self._operator.keeps_on_reset:
+        """Delete the partition's state, if the person who reset the offset, or else the pipeline, wants so."""
+        declared = StateOnReset.KEEP if self._operator.keeps_on_reset else StateOnReset.RESET
+        if writer.states.get(partition, declared) is StateOnReset.RESET:
             StateRows(cursor, writer, self._operator.name).clear(partition)
 
     def _check(self, cursor: Cursor, writer: Writer, partitions: Collection[int]) -> None:

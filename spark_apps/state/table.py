@@ -5,7 +5,7 @@ read and written only in the transaction that holds the partition's position, so
 operator, under partition -1, never changes: the number of the topic's partitions when the state began.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -181,9 +181,9 @@ class StateRows:
 
     def _partition_row(self, partition: int, value: bytes) -> PartitionRow:
         try:
-            return msgspec.msgpack.decode(value, type=PartitionRow)
+            return msgspec.msgpack.decode(value, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise self.damaged(partition, b"", PARTITION, error) from error
+            raise self.damaged(partition, b"", name, error) from error
 
     def damaged(self, partition: int, key: bytes, name: str, error: Exception) -> StateDamaged:
         """Return the error for a row that cannot be read."""

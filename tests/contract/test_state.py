@@ -11,7 +11,7 @@ from pyspark.sql import Row
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
-from coordinator_tasks.core.model import Token
+from coordinator_tasks.core.model import StateOnReset, Token
 from spark_apps.delivery.database import Database
 from spark_apps.delivery.dialects import postgresql
 from spark_apps.state import ProcessorFailed, StateChanged, StateDamaged, StatePartitionsAdded, StateRefused
@@ -77,11 +77,20 @@ def test_a_topic_that_was_created_again_begins_without_state(bench: Bench) -> No
     assert bench.totals() == [("x", "1"), ("x", "2")]
 
 
-@pytest.mark.parametrize(("keeps", "counts"), [(True, ["3", "4"]), (False, ["1", "2"])])
+@pytest.mark.parametrize(
+    ("keeps", "said", "counts"),
+    [
+        (True, None, ["3", "4"]),
+        (False, None, ["1", "2"]),
+        (False, StateOnReset.KEEP, ["3", "4"]),
+        (True, StateOnReset.RESET, ["1", "2"]),
+    ],
+)
 def test_a_reset_of_offsets_keeps_or_deletes_the_state_of_its_partition(
     url: str, keeps: bool, counts: list[str]
 ) -> None:
     bench = Bench(url, keeps_on_reset=keeps)
+    bench.states = {} if said is None else {0: said}
     bench.claim("a", OLD, 0, 1)
     bench.write("a", OLD, keys(0, "xx") + keys(1, "y"))
     for epoch, count, other in ((6, counts[0], "2"), (7, counts[1], "3")):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRegistry, claim_incarnation
 from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.machine.world import Policy
-from coordinator_tasks.core.model import Actor, Fleet, Member
+from coordinator_tasks.core.model import FORMATS, Actor, Fleet, Member
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import ZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
@@ -53,10 +53,17 @@ class Cluster:
             allowed=AllowEverything(),
         )
 
-    def join(self, consumer: str, zk: ZooKeeper | None = None, topics: tuple[str, ...] = ()) -> Member:
+    def join(
+        self,
+        consumer: str,
+        zk: ZooKeeper | None = None,
+        topics: tuple[str, ...] = (),
+        formats: tuple[str, ...] = FORMATS,
+    ) -> Member:
         """Register a new process of this id for `topics` in a separate session; return its registration."""
         session = zk or self.server.connect()
         incarnation = claim_incarnation(session, self.paths, consumer, 1)
-        member = Member(consumer, incarnation, f"http://{consumer}:{9000 + incarnation}", "boot", topics=topics)
+        address = f"http://{consumer}:{9000 + incarnation}"
+        member = Member(consumer, incarnation, address, "boot", topics=topics, formats=formats)
         ZooKeeperRegistry(session, self.paths, self.clock).register(member)
         return member

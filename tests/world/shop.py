@@ -1,5 +1,8 @@
 """Topic `orders` with committed offsets, and a consumer that obeys at once: for tests of offset resets."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from coordinator_tasks.core.codecs.codec import decode_node, decode_state
 from coordinator_tasks.core.model import (
     Committed,
@@ -7,6 +10,7 @@ from coordinator_tasks.core.model import (
     Member,
     RunningPartition,
     State,
+    StateSize,
     Token,
     TopicNode,
     TopicStatus,
@@ -20,12 +24,16 @@ from tests.fakes.cluster import PERSON, Cluster
 class Shop(Cluster):
     """Topic `orders` with three partitions of 100 records, the first 10 expired; consumers obey at once."""
 
+    states: Mapping[int, StateSize] = MappingProxyType({})
+
     def answer(self, member: Member) -> ConsumerStatus:
         if not self.zk.get(self.paths.topic("orders")).data:
             return ConsumerStatus(member.consumer, self.name, member.incarnation, "boot", "ok")
         node = self.node
         running = {
-            p: RunningPartition(0, Token(node.since[p], member.incarnation, node.generation), True, False, 0, None)
+            p: RunningPartition(
+                0, Token(node.since[p], member.incarnation, node.generation), True, state=self.states.get(p)
+            )
             for p, owner in node.assignments.items()
             if owner == member.consumer
         }

@@ -19,6 +19,7 @@ from coordinator_tasks.core.model import (
     Split,
     StartRule,
     State,
+    StateOnReset,
     Token,
     TopicConfig,
     TopicNode,
@@ -33,7 +34,14 @@ _TEXTS_BY_NAME, _COUNTS_BY_NAME = kinds.by_name(kinds.TEXT), kinds.by_name(kinds
 _HANDOFF = Shape(
     Handoff, {"from": Item("giver", kinds.TEXT), "to": Item("taker", kinds.TEXT), "epoch": Item("epoch", kinds.COUNT)}
 )
-_SEEK = Shape(Seek, {"offset": Item("offset", kinds.NUMBER), "epoch": Item("epoch", kinds.COUNT)})
+_SEEK = Shape(
+    Seek,
+    {
+        "offset": Item("offset", kinds.NUMBER),
+        "epoch": Item("epoch", kinds.COUNT),
+        "state": Item("state", kinds.optional(kinds.choice(StateOnReset)), None, sparse=True),
+    },
+)
 TOKEN = Shape(
     Token,
     {

@@ -23,6 +23,7 @@ from coordinator_tasks.core.machine.world import LOST, Policy, Presence, TopicVi
 from coordinator_tasks.core.model import (
     PACKED,
     PROPERTIES,
+    SEEK_STATE,
     SEEKS,
     Actor,
     Cause,
@@ -103,8 +104,9 @@ class Deciding:
         A release refuses a node with an unknown field. The consumer then keeps its partitions and gets no others.
         """
         seeks = not self.draft.seeks or SEEKS in member.formats
+        states = SEEK_STATE in member.formats or all(seek.state is None for seek in self.draft.seeks.values())
         packed = PACKED in member.formats or not packing.needs_packing(self.view, self.policy)
-        return seeks and packed and (owns or not self.view.config.properties or PROPERTIES in member.formats)
+        return seeks and states and packed and (owns or not self.view.config.properties or PROPERTIES in member.formats)
 
     def planning(self, able: Mapping[str, int]) -> Planning:
         return Planning(self.draft, self.view, self.world, self.policy, able)

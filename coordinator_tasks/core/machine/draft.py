@@ -23,6 +23,7 @@ from coordinator_tasks.core.model import (
     Release,
     Seek,
     State,
+    StateOnReset,
     TopicConfig,
     TopicNode,
     TopicState,
@@ -151,13 +152,13 @@ class Draft:
         self.to_start[partition] = owner
         self.moves.append(Move(partition, owner, owner, MoveKind.RESTART))
 
-    def seek(self, partition: int, offset: int) -> None:
+    def seek(self, partition: int, offset: int, state: StateOnReset | None = None) -> None:
         """Let the partition continue at `offset`, at the present owner or else at the next owner.
 
         The caller makes sure that only the assignee may run the partition. Another consumer could continue from a
         position before the seek.
         """
-        self.seeks[partition] = Seek(offset, self.epoch)
+        self.seeks[partition] = Seek(offset, self.epoch, state)
         if partition in self.assignments:
             self.restart(partition)
 

@@ -9,7 +9,7 @@ Rules:
 - A confirmation is for an epoch, a generation and an incarnation (`confirm`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from coordinator_tasks.core.errors import Refused
@@ -21,10 +21,20 @@ from coordinator_tasks.core.machine.presence import who_cannot_read
 from coordinator_tasks.core.machine.question import PlanQuestion
 from coordinator_tasks.core.machine.table import signal_of_plan
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
-from coordinator_tasks.core.model import SEEKS, Actor, Cause, CauseKind, Explanation, State
+from coordinator_tasks.core.model import (
+    SEEK_STATE,
+    SEEKS,
+    Actor,
+    Cause,
+    CauseKind,
+    ConsumerStatus,
+    Explanation,
+    State,
+    StateOnReset,
+)
 from coordinator_tasks.core.text.cause_text import listed, of_one
 from coordinator_tasks.core.text.json_fields import MAX_COUNT
-from coordinator_tasks.core.text.partition_text import agreed, first, joined
+from coordinator_tasks.core.text.partition_text import agreed, counted, first, joined, named
 
 
 def decide(
@@ -68,11 +78,18 @@ def _decide(
 
 
 def seek(
-    view: TopicView, world: World, policy: Policy, actor: Actor, offsets: Mapping[int, int], plan: Explanation
+    view: TopicView,
+    world: World,
+    policy: Policy,
+    actor: Actor,
+    offsets: Mapping[int, int],
+    plan: Explanation,
+    state: StateOnReset | None = None,
 ) -> Decision:
     """Let these partitions continue at these offsets, for the reasons in `plan`, without any other plan.
 
-    Return a decision to `WAIT` while a partition moves, an owner is lost or a recovery is needed.
+    Return a decision to `WAIT` while a partition moves, an owner is lost or a recovery is needed, and to hold while it is
+    not said what happens to the partitions' state.
     """
     held = _why_held(view)
     if held or view.config.removed or view.node is None:
@@ -89,6 +106,8 @@ def seek(
         )
         return Decision(TopicOutcome.WAITING, f"{which}; ask again when topic {view.topic} is Stable")
     older = who_cannot_read(SEEKS, view.topic, world.members, draft.holders())
+    if not older and state is not None:
+        older = who_cannot_read(SEEK_STATE, view.topic, world.members, draft.holders())
     if older:
         return Decision(TopicOutcome.HELD, older)
     unknown = sorted(offsets.keys() - set(view.partitions))
@@ -99,10 +118,29 @@ def seek(
             f"{listed(unknown)} {agreed(len(unknown), 'is', 'are')} not in its list yet; `reconcile` or `run` finds {them} "
             "in Kafka within a minute: ask again then, or name other partitions",
         )
+    if state is None and (undecided := _stateful(view.topic, world, draft.assignments, offsets)):
+        return Decision(TopicOutcome.HELD, undecided)
     for partition, offset in sorted(offsets.items()):
-        draft.seek(partition, offset)
+        draft.seek(partition, offset, state)
     draft.kept = plan
     return deciding.write(signal_of_plan(draft), (Cause(CauseKind.TOLD, why=plan.summary),))
+
+
+def _stateful(topic: str, world: World, assignments: Mapping[int, str], partitions: Collection[int]) -> str:
+    """Return, in words, which of these partitions have state by their owners' answers; empty if none has."""
+    rows: dict[int, int] = {}
+    for partition in partitions:
+        answer = world.answers.get(assignments.get(partition, ""))
+        status = answer.topics.get(topic) if isinstance(answer, ConsumerStatus) else None
+        running = status.running.get(partition) if status is not None else None
+        if running is not None and running.state is not None and running.state.rows:
+            rows[partition] = running.state.rows
+    if not rows:
+        return ""
+    return (
+        f"{named(sorted(rows))} {agreed(len(rows), 'has', 'have')} state ({counted(sum(rows.values()), 'row')}); say what "
+        "happens to the state: keep (records that are read again are counted again) or reset (the state begins empty)"
+    )
 
 
 def explain(view: TopicView, world: World, policy: Policy) -> Explanation:

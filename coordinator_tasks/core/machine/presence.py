@@ -12,6 +12,7 @@ from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.machine.world import Policy, Presence, World
 from coordinator_tasks.core.model import (
     PROPERTIES,
+    SEEK_STATE,
     SEEKS,
     Absence,
     Answer,
@@ -25,7 +26,11 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.names import KAFKAS_OWN
 from coordinator_tasks.core.text import topic_patterns
 
-_SAYS: Mapping[str, str] = {SEEKS: "that a partition is sent elsewhere", PROPERTIES: "the properties of a topic"}
+_SAYS: Mapping[str, tuple[str, str]] = {
+    SEEKS: ("runs 0.1.0", "that a partition is sent elsewhere"),
+    PROPERTIES: ("runs 0.1.0", "the properties of a topic"),
+    SEEK_STATE: ("runs an earlier release", "whether a reset keeps the state"),
+}
 
 
 def presence(consumer: str, incarnation: int, world: World, policy: Policy) -> Presence:
@@ -126,9 +131,10 @@ def who_cannot_read(format_name: str, topic: str, members: Mapping[str, Member],
     for consumer, member in sorted(members.items()):
         reads = format_name in member.formats or member.problem
         if not reads and (consumer in holders or subscribes(member, topic)):
+            runs, what = _SAYS[format_name]
             return (
-                f"consumer {consumer} runs 0.1.0, which cannot read {_SAYS[format_name]}; start it with a newer "
-                "release, or stop it, and ask again"
+                f"consumer {consumer} {runs}, which cannot read {what}; start it with a newer release, or stop it, and ask "
+                "again"
             )
     return ""
 

@@ -90,12 +90,23 @@ class Release:
     ago: Ago | None = field(default=None, compare=False)
 
 
+class StateOnReset(StrEnum):
+    """What happens to a partition's state when a person resets the offset."""
+
+    KEEP = "keep"
+    RESET = "reset"
+
+
 @dataclass(frozen=True, slots=True)
 class Seek:
-    """The offset at which a person wants a partition to continue. It counts as a commit under a token of `epoch`."""
+    """The offset at which a person wants a partition to continue. The offset counts as a commit under a token of `epoch`.
+
+    `state`: the person's choice for the state of a stateful pipeline; `None` = as the pipeline declares.
+    """
 
     offset: int
     epoch: int
+    state: StateOnReset | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +242,8 @@ class TopicConfig:
 
 CONFIGURED = tuple(one.name for one in fields(TopicConfig) if one.name in TopicNode.__dataclass_fields__)
 """Fields of a topic's configuration that the topic's node repeats."""
-SEEKS, PROPERTIES, PACKED = "seeks", "properties", "packed"
-FORMATS = (SEEKS, PROPERTIES, PACKED)
-"""Fields of a topic's node that older releases cannot read. Release 0.1.0 reads none of them, 0.2.0 not the packed
-form. Without support for a field, a consumer refuses the node, and holds."""
+SEEKS, PROPERTIES, PACKED, SEEK_STATE = "seeks", "properties", "packed", "seek_state"
+FORMATS = (SEEKS, PROPERTIES, PACKED, SEEK_STATE)
+"""Fields of a topic's node that older releases cannot read. Release 0.1.0 reads none of them, 0.2.0 neither the packed
+form nor the state of a seek. Without support for a field, a consumer refuses the node, and holds; but an older consumer
+ignores the state of a seek."""

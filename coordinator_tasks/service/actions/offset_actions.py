@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from coordinator_tasks.core.errors import CoordinatorError
-from coordinator_tasks.core.model import Actor
+from coordinator_tasks.core.model import Actor, StateOnReset
 from coordinator_tasks.core.text.partition_text import named
 from coordinator_tasks.service.actions import parameters as p
 from coordinator_tasks.service.actions.action import ONCE, Action, ActionResult, Given
@@ -14,24 +14,28 @@ from coordinator_tasks.service.offsets.position_rules import offsets_of
 from coordinator_tasks.service.offsets.positions import Reset, Shift, WantedReset
 
 
-def wishes_of(c: Coordinator, text: str) -> list[WantedReset]:
+def wishes_of(c: Coordinator, text: str, state: StateOnReset | None = None) -> list[WantedReset]:
     """Return a reset for each topic of a file in the format of Kafka's tool. Raises `Refused`."""
     unreadable: dict[str, CoordinatorError] = {}
     groups = {one.topic: one.group_id for one in list_topics(c, unreadable)}
     groups |= dict.fromkeys(unreadable, "")  # the reset of an unreadable topic raises the error
-    return [WantedReset(topic, offsets) for topic, offsets in sorted(offsets_of(text, groups).items())]
+    return [WantedReset(topic, offsets, state=state) for topic, offsets in sorted(offsets_of(text, groups).items())]
+
+
+def _state(given: Given) -> StateOnReset | None:
+    return StateOnReset(given["state"]) if given.get("state") else None
 
 
 def _would_reset(c: Coordinator, given: Given) -> ActionResult:
     topic = given["topic"]
-    shifts = positions.preview(c, topic, given["to"], given.get("partitions") or ())
+    shifts = positions.preview(c, topic, given["to"], given.get("partitions") or (), _state(given))
     lines = tuple(f"{topic}: {one.would}" for one in shifts)
     return ActionResult(shifts, "\n".join(one.would for one in shifts) or "nothing would change", lines)
 
 
 def _reset_offsets(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     topic, partitions = given["topic"], given.get("partitions") or ()
-    shifts = positions.reset(c, topic, given["to"], partitions, why=given["why"], actor=actor)
+    shifts = positions.reset(c, topic, given["to"], partitions, _state(given), why=given["why"], actor=actor)
     return _moved(topic, shifts, ONCE)
 
 
@@ -41,13 +45,14 @@ def _moved(topic: str, shifts: tuple[Shift, ...], none: str = "") -> ActionResul
 
 
 def _would_import(c: Coordinator, given: Given) -> ActionResult:
-    resets = list(positions.preview_all(c, wishes_of(c, given["offsets"])))
+    resets = list(positions.preview_all(c, wishes_of(c, given["offsets"], _state(given))))
     lines = tuple(f"{one.topic}: {shift.would}" for one in resets for shift in one.shifts)
     return ActionResult(resets, "\n".join(lines), lines)
 
 
 def _import_offsets(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
-    return _imported(positions.reset_all(c, wishes_of(c, given["offsets"]), why=given["why"], actor=actor))
+    wishes = wishes_of(c, given["offsets"], _state(given))
+    return _imported(positions.reset_all(c, wishes, why=given["why"], actor=actor))
 
 
 def _imported(found: Iterable[Reset]) -> ActionResult:
@@ -58,12 +63,13 @@ def _imported(found: Iterable[Reset]) -> ActionResult:
 
 
 def _would_undo(c: Coordinator, given: Given) -> ActionResult:
-    return _undone(given["topic"], offset_undo.preview(c, given["topic"], given.get("rebalance", "")), would=True)
+    topic, rebalance = given["topic"], given.get("rebalance", "")
+    return _undone(topic, offset_undo.preview(c, topic, rebalance, _state(given)), would=True)
 
 
 def _undo_offsets(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     topic, rebalance = given["topic"], given.get("rebalance", "")
-    return _undone(topic, offset_undo.undo(c, topic, rebalance, why=given["why"], actor=actor))
+    return _undone(topic, offset_undo.undo(c, topic, rebalance, _state(given), why=given["why"], actor=actor))
 
 
 def _undone(topic: str, found: offset_undo.Undo, *, would: bool = False) -> ActionResult:
@@ -88,7 +94,7 @@ OFFSET_ACTIONS = (
         "of Kafka's tool.\n\nThe owners stop the partitions, commit, and start again there. `offsets undo` takes the move back.",
         "Move partitions to another position: the consumers stop the partitions, commit, and start again there. The history keeps "
         "their former offsets, and `offsets undo` takes the move back.",
-        (p.TOPIC, p.TO, p.PARTITIONS, p.WHY, p.DRY_RUN, p.EXECUTE, p.BY),
+        (p.TOPIC, p.TO, p.PARTITIONS, p.STATE, p.WHY, p.DRY_RUN, p.EXECUTE, p.BY),
         do=_reset_offsets,
         preview=_would_reset,
     ),
@@ -97,7 +103,7 @@ OFFSET_ACTIONS = (
         "Move partitions to the offsets of a file.",
         "Move partitions to the offsets of a file written by `offsets reset "
         "--export` or Kafka's `kafka-consumer-groups`. Topics follow each other; all lines are checked before the first move.",
-        (p.OFFSETS, p.WHY, p.BY),
+        (p.OFFSETS, p.STATE, p.WHY, p.BY),
         do=_import_offsets,
         preview=_would_import,
     ),
@@ -106,7 +112,7 @@ OFFSET_ACTIONS = (
         "Take a reset back: the partitions continue at the offsets before the reset. Without --execute, only show the undo.",
         "Take a reset of offsets back: the partitions continue at the offsets before the reset. Records in between are read "
         "again, or are left out.",
-        (p.TOPIC, p.REBALANCE, p.REASON, p.DRY_RUN, p.EXECUTE, p.BY),
+        (p.TOPIC, p.REBALANCE, p.STATE, p.REASON, p.DRY_RUN, p.EXECUTE, p.BY),
         do=_undo_offsets,
         preview=_would_undo,
     ),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator_tasks.core.fleet.growth import MAX_CONSUMERS
-from coordinator_tasks.core.model import StartRule
+from coordinator_tasks.core.model import StartRule, StateOnReset
 from coordinator_tasks.core.names import MAX_PARTITION, MAX_WORDS_CHARS
 from coordinator_tasks.core.text.json_fields import MAX_NUMBER
 
@@ -144,6 +144,13 @@ _POSITION = (
 )
 _PLACES = ["earliest", "latest", "current", "-100", "PT1H"]
 TO = _text("to", "To", _POSITION, "--to", minLength=1, examples=_PLACES)
+_STATE = "What happens to the state of the partitions: keep or reset. Needed for partitions with state."
+_STATES: Any = StateOnReset | None
+STATE = Parameter(
+    "state",
+    _field("string", "State", _STATE, default="", enum=["", *(choice.value for choice in StateOnReset)]),
+    CommandOption(_STATES, _STATE, "--state", None),
+)
 _PAIRS: Any = list[str] | None
 _LINES = "Lines of topic,partition,offset, as `kafka-consumer-groups --export` writes them."
 OFFSETS = Parameter("offsets", _field("string", "Offsets", _LINES, minLength=1, format="multiline"))

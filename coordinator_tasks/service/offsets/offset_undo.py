@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.errors import BadOffsets
-from coordinator_tasks.core.model import Actor, Explanation
+from coordinator_tasks.core.model import Actor, Explanation, StateOnReset
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import history
 from coordinator_tasks.service.nodes.topics import configuration
@@ -26,16 +26,18 @@ class Undo:
     shifts: tuple[Shift, ...] = ()
 
 
-def preview(c: Coordinator, topic: str, rebalance: str = "") -> Undo:
+def preview(c: Coordinator, topic: str, rebalance: str = "", state: StateOnReset | None = None) -> Undo:
     """Return the undo that `undo` would do, or raise the same errors."""
     found = _undoable(c, topic, rebalance)
     newest = next(_resets(c, topic), None)
     if newest is not None and newest[1].undoes == found.rebalance:
         return found
-    return replace(found, shifts=positions.preview(c, topic, found.offsets))
+    return replace(found, shifts=positions.preview(c, topic, found.offsets, state=state))
 
 
-def undo(c: Coordinator, topic: str, rebalance: str = "", *, why: str, actor: Actor) -> Undo:
+def undo(
+    c: Coordinator, topic: str, rebalance: str = "", state: StateOnReset | None = None, *, why: str, actor: Actor
+) -> Undo:
     """Send the partitions of a reset back to the former offsets. Without a `rebalance`, undo the newest reset.
 
     An undo is a reset as well, and can be undone by naming the undo's rebalance. Raises `NotManaged`, `Malformed`, the
@@ -54,7 +56,7 @@ def undo(c: Coordinator, topic: str, rebalance: str = "", *, why: str, actor: Ac
     where = f"to where they were before {found.rebalance}"
     shifts = positions.shifts_to(c, topic, found.offsets, ())
     done_now = positions.write_reset(
-        c, topic, shifts, where=where, why=why, actor=actor, done=done, undoes=found.rebalance
+        c, topic, shifts, where=where, state=state, why=why, actor=actor, done=done, undoes=found.rebalance
     )
     return replace(found, shifts=done_now)
 

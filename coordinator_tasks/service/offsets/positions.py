@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from coordinator_tasks.core.errors import BadOffsets, CoordinatorError, KafkaUnavailable, LookAgain, Refused
 from coordinator_tasks.core.machine.decision import TopicOutcome
-from coordinator_tasks.core.model import Actor, Explanation, Reason, TopicConfig
+from coordinator_tasks.core.model import Actor, Explanation, Reason, StateOnReset, TopicConfig
 from coordinator_tasks.core.names import check_words
 from coordinator_tasks.core.ports import committed_of
 from coordinator_tasks.core.text.partition_text import agreed, counted, leaderless, named, shown
@@ -30,6 +30,7 @@ MAX_AT_ONCE = 2_000
 RESET = "reset offsets"
 Place: TypeAlias = str | Position | Mapping[int, int]
 """Target of partitions: one position, also as text, or an offset for each partition."""
+_STATES = {StateOnReset.KEEP: "state kept", StateOnReset.RESET: "state reset"}
 log = logging.getLogger(__name__)
 
 
@@ -80,11 +81,15 @@ class Shift:
 
 @dataclass(frozen=True, slots=True)
 class WantedReset:
-    """A reset of a topic. Empty `partitions` mean all, or the partitions named by `place`."""
+    """A reset of a topic. Empty `partitions` mean all, or the partitions named by `place`.
+
+    `state`: what happens to the partitions' state; `None` = as the pipeline declares, refused for partitions with state.
+    """
 
     topic: str
     place: Place
     partitions: tuple[int, ...] = ()
+    state: StateOnReset | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +101,16 @@ class Reset:
     shifts: tuple[Shift, ...]
 
 
-def preview(c: Coordinator, topic: str, to: Place, partitions: Collection[int] = ()) -> tuple[Shift, ...]:
+def preview(
+    c: Coordinator, topic: str, to: Place, partitions: Collection[int] = (), state: StateOnReset | None = None
+) -> tuple[Shift, ...]:
     """Return the shifts that `reset` would make. Empty `partitions` mean all.
 
     Raises `BadOffsets` as `reset`, `NotManaged`, the `Unavailable` kinds. While a partition moves, `reset` raises
     `LookAgain`, but the preview shows the effect after the move.
     """
     shifts = shifts_to(c, topic, to, partitions)
-    report = transitions.preview_seek(c, topic, {one.partition: one.target for one in shifts})
+    report = transitions.preview_seek(c, topic, {one.partition: one.target for one in shifts}, state)
     if report.outcome is TopicOutcome.HELD:
         raise _refused(report)
     return shifts
@@ -112,7 +119,9 @@ def preview(c: Coordinator, topic: str, to: Place, partitions: Collection[int] =
 def preview_all(c: Coordinator, wishes: Collection[WantedReset]) -> list[Reset]:
     """Return the resets of `reset_all`. Raises as `preview`, for the first topic that cannot be reset."""
     return [
-        Reset(one.topic, configuration(c, one.topic).group_id, preview(c, one.topic, one.place, one.partitions))
+        Reset(
+            one.topic, configuration(c, one.topic).group_id, preview(c, one.topic, one.place, one.partitions, one.state)
+        )
         for one in wishes
     ]
 
@@ -123,7 +132,7 @@ def reset_all(c: Coordinator, wishes: Collection[WantedReset], *, why: str, acto
     done: list[Reset] = []
     for one in wishes:
         try:
-            shifts = reset(c, one.topic, one.place, one.partitions, why=why, actor=actor)
+            shifts = reset(c, one.topic, one.place, one.partitions, one.state, why=why, actor=actor)
         except CoordinatorError as error:
             if not done:
                 raise
@@ -187,7 +196,14 @@ def _inside(partition: int, before: int | None, asked: int, bounds: tuple[int, i
 
 
 def reset(
-    c: Coordinator, topic: str, to: Place, partitions: Collection[int] = (), *, why: str, actor: Actor
+    c: Coordinator,
+    topic: str,
+    to: Place,
+    partitions: Collection[int] = (),
+    state: StateOnReset | None = None,
+    *,
+    why: str,
+    actor: Actor,
 ) -> tuple[Shift, ...]:
     """Let the owners stop these partitions, commit, and start them again at `to`.
 
@@ -198,7 +214,7 @@ def reset(
         return ()
     shifts = shifts_to(c, topic, to, partitions)
     done = partial(done_by, c, topic, actor)
-    return write_reset(c, topic, shifts, where=_said(to), why=why, actor=actor, done=done)
+    return write_reset(c, topic, shifts, where=_said(to), state=state, why=why, actor=actor, done=done)
 
 
 def write_reset(
@@ -210,16 +226,18 @@ def write_reset(
     why: str,
     actor: Actor,
     done: Callable[[], bool],
+    state: StateOnReset | None = None,
     undoes: str = "",
 ) -> tuple[Shift, ...]:
     """Write a reset with its record, unless `done`. `where`: the target in the history's text."""
     by, why = check_words(actor.who or actor.dag_name or actor.kind, "name"), check_words(why, "reason")
     reasons = tuple(Reason(one.text, (one.partition,)) for one in shifts)
+    where = f"{where}, {_STATES[state]}" if state is not None else where
     said = f"{RESET} of {counted(len(shifts), 'partition')} {where} (by {by}{f': {why}' if why else ''})"
     was_at = {one.partition: one.before for one in shifts if one.before is not None}
     plan = Explanation(RESET, configuration(c, topic).topic_id, said, reasons, was_at=was_at, undoes=undoes)
     targets = {one.partition: one.target for one in shifts}
-    report = transitions.seek(c, topic, targets, plan, actor, done=done)
+    report = transitions.seek(c, topic, targets, plan, actor, done=done, state=state)
     if report.outcome is TopicOutcome.UNCHANGED:
         return ()
     if report.outcome is TopicOutcome.WAITING:

@@ -21,7 +21,7 @@ from coordinator_tasks.core.machine.table import TableBroken
 from coordinator_tasks.core.machine.together import TogetherPlan
 from coordinator_tasks.core.machine.unread import unread
 from coordinator_tasks.core.machine.world import Presence, TopicView
-from coordinator_tasks.core.model import Actor, Cause, Explanation, Member, Move, State
+from coordinator_tasks.core.model import Actor, Cause, Explanation, Member, Move, State, StateOnReset
 from coordinator_tasks.core.ports import Operation
 from coordinator_tasks.core.protocol.znodes import children, compare_and_set
 from coordinator_tasks.logs import about
@@ -168,6 +168,7 @@ def seek(
     actor: Actor,
     *,
     done: Callable[[], bool],
+    state: StateOnReset | None = None,
 ) -> TopicReport:
     """Let partitions continue at these offsets, in one transaction with the record.
 
@@ -181,7 +182,7 @@ def seek(
         def act(stored: Stored, snapshot: Observation) -> TopicReport:
             if done():  # checked after reading the topic: if the record is written later, our write fails
                 return _report(stored, Decision(TopicOutcome.UNCHANGED, "done already"))
-            decision = _seek(c, stored, snapshot, offsets, plan, actor)
+            decision = _seek(c, stored, snapshot, offsets, plan, actor, state)
             if decision.outcome is TopicOutcome.WRITTEN:
                 c.zk.ensure(c.paths.history(topic))
                 operations.extend(store.writes(c.paths, stored, decision, snapshot.world, announce=True))
@@ -193,22 +194,30 @@ def seek(
     return compare_and_set(c.zk, c.paths.topic(topic), attempt)
 
 
-def preview_seek(c: Coordinator, topic: str, offsets: Mapping[int, int]) -> TopicReport:
+def preview_seek(
+    c: Coordinator, topic: str, offsets: Mapping[int, int], state: StateOnReset | None = None
+) -> TopicReport:
     """Return the report that `seek` would make now. Write nothing, no notes either."""
     plan = Explanation("", "", "")
 
     def show(stored: Stored, snapshot: Observation) -> TopicReport:
-        return _report(stored, _seek(c, stored, snapshot, offsets, plan, _PREVIEW))
+        return _report(stored, _seek(c, stored, snapshot, offsets, plan, _PREVIEW, state))
 
     (report,) = _each(c, [topic], show, planning=True, note=False, alone=True)
     return report
 
 
 def _seek(
-    c: Coordinator, stored: Stored, snapshot: Observation, offsets: Mapping[int, int], plan: Explanation, actor: Actor
+    c: Coordinator,
+    stored: Stored,
+    snapshot: Observation,
+    offsets: Mapping[int, int],
+    plan: Explanation,
+    actor: Actor,
+    state: StateOnReset | None,
 ) -> Decision:
     view = _effective(c, stored.view)
-    return machine.seek(view, snapshot.world_of(view.topic), c.policy, actor, offsets, plan)
+    return machine.seek(view, snapshot.world_of(view.topic), c.policy, actor, offsets, plan, state)
 
 
 def due(c: Coordinator, names: Collection[str] = (), seen: ClusterObservation | None = None) -> Mapping[str, Need]:

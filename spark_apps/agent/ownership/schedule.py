@@ -155,8 +155,9 @@ class Schedule:
     def _claim(self, tokens: Mapping[int, Token]) -> SinkClaim:
         seeks = self._holdings.accepted.seeks if self._holdings.accepted is not None else {}
         forget = {p: seek.epoch for p, seek in seeks.items() if p in tokens}
+        states = {p: seek.state for p, seek in seeks.items() if p in tokens and seek.state is not None}
         count = self._holdings.partition_count
-        return SinkClaim(self._identity, self._holdings.topic_id, tokens, forget, self._next_number, count)
+        return SinkClaim(self._identity, self._holdings.topic_id, tokens, forget, self._next_number, count, states)
 
     def _committable(self, now: float) -> dict[int, OwnedPartition]:
         """Return the holdings with a due commit, except deferred holdings and holdings that cool down."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from coordinator_tasks.core.errors import CommitFenced, GroupInUse, KafkaUnavailable, Refused
-from coordinator_tasks.core.model import Committed, Token
+from coordinator_tasks.core.model import Committed, StateOnReset, Token
 from coordinator_tasks.core.ports import GroupOffsets
 from coordinator_tasks.core.protocol.fence import Bounds
 from spark_apps.agent.settings import Identity
@@ -71,7 +71,7 @@ class SinkClaim:
     """Put the tokens of these partitions into the sink, and ask for the sink's positions.
 
     `forget`: partition → epoch of a seek; a position written under an older token does not count. `partition_count`: of the
-    topic; 0 = not known.
+    topic; 0 = not known. `states`: partition → what the seek does with the state.
     """
 
     identity: Identity
@@ -80,6 +80,7 @@ class SinkClaim:
     forget: Mapping[int, int]
     number: int
     partition_count: int = 0
+    states: Mapping[int, StateOnReset] = field(default_factory=dict)
 
 
 Work: TypeAlias = OffsetFetch | Commit | ListBounds | ListOffsets | SinkClaim
@@ -186,7 +187,7 @@ def _fetched(offsets: GroupOffsets, topic: str, fetch: OffsetFetch) -> FetchedOf
 
 def _claimed(sink: TransactionalSink | None, topic: str, claim: SinkClaim) -> Result:
     identity = claim.identity
-    writer = Writer(identity.cluster, topic, claim.topic_id, identity.consumer, claim.partition_count)
+    writer = Writer(identity.cluster, topic, claim.topic_id, identity.consumer, claim.partition_count, claim.states)
     if sink is None:
         return Failed("positions are to be claimed and no sink is known")
     try:

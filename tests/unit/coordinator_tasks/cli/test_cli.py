@@ -722,7 +722,7 @@ def test_version_says_what_is_installed_and_which_formats_are_read(run: Run, mon
     found = json.loads(run("version", "--json")[1])
     assert found["coordinator"] == __version__
     assert set(found["packages"]) == {"kazoo", "librdkafka"}
-    assert (found["format"], found["fields"]) == (1, ["seeks", "properties", "packed"])
+    assert (found["format"], found["fields"]) == (1, ["seeks", "properties", "packed", "seek_state"])
     shown = run("version")[1]
     assert "format 1; topic nodes also with seeks and properties" in shown
     assert f"librdkafka   {found['packages']['librdkafka']}" in shown

@@ -63,6 +63,7 @@ from coordinator_tasks.core.model import (
     Stall,
     StartRule,
     State,
+    StateOnReset,
     StateSize,
     Taken,
     Token,
@@ -316,6 +317,9 @@ CAUSES = (
 )
 NEXT = {
     "packed topic node": replace(CASES["topic node"], write=partial(codec.encode_node, pack_over=0)),
+    "topic node with a seek that resets state": replace(
+        CASES["topic node"], value=replace(NODE, seeks={45: Seek(5, 8, StateOnReset.RESET), 46: Seek(6, 8)})
+    ),
     "config with an approval": replace(
         CASES["config"],
         value=replace(CASES["config"].value, approval=Approval("0123abcd", True, "ada", "calm", 7.0)),

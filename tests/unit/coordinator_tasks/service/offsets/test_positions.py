@@ -9,20 +9,25 @@ import pytest
 from coordinator_plugin import changes
 
 from coordinator_tasks.core.codecs.codec import encode_node
-from coordinator_tasks.core.errors import KafkaUnavailable, LookAgain, Refused
+from coordinator_tasks.core.errors import BadOffsets, KafkaUnavailable, LookAgain, Refused
 from coordinator_tasks.core.model import (
+    PACKED,
+    PROPERTIES,
+    SEEKS,
     Actor,
     Explanation,
     MoveKind,
     Seek,
     State,
+    StateOnReset,
+    StateSize,
 )
 from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.core.protocol.znodes import put
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import history
 from coordinator_tasks.service.nodes.topics import add_topic, configuration, remove_topic
-from coordinator_tasks.service.offsets import positions
+from coordinator_tasks.service.offsets import offset_undo, positions
 from coordinator_tasks.service.plan import transitions
 from tests.fakes.cluster import PERSON
 from tests.world.shop import Shop, open_shop
@@ -142,6 +147,37 @@ def test_a_reset_restarts_its_partitions_alone_and_the_history_keeps_where_they_
     ]
     shop.settle()
     assert shop.state is State.STABLE
+
+
+@pytest.mark.parametrize("said", StateOnReset)
+def test_a_reset_of_a_partition_with_state_asks_what_happens_to_the_state(shop: Shop, said: StateOnReset) -> None:
+    shop.states = {0: StateSize(12, 400), 1: StateSize(0, 0)}
+    asks = r"partition 0 has state \(12 rows\); say what happens to the state: keep .* or reset"
+    with pytest.raises(BadOffsets, match=asks):
+        positions.preview(shop.coordinator, "orders", "earliest")
+    with pytest.raises(BadOffsets, match=asks):
+        positions.reset(shop.coordinator, "orders", "earliest", why="", actor=PERSON)
+    assert positions.preview(shop.coordinator, "orders", "earliest", [1]), "a state without rows"
+    positions.reset(shop.coordinator, "orders", "earliest", [0], said, why="again", actor=PERSON)
+    assert shop.node.seeks == {0: Seek(10, shop.node.epoch, said)}
+    cause = history.records(shop.coordinator, "orders")[0].cause
+    assert (
+        cause
+        == f"reset offsets of 1 partition to earliest, state {'kept' if said == 'keep' else 'reset'} (by ada: again)"
+    )
+    shop.settle()
+    with pytest.raises(BadOffsets, match=asks):
+        offset_undo.preview(shop.coordinator, "orders")
+    assert offset_undo.undo(shop.coordinator, "orders", "", said, why="", actor=PERSON).shifts
+
+
+def test_a_consumer_of_an_earlier_release_would_pass_over_what_happens_to_the_state(shop: Shop) -> None:
+    shop.join("older", formats=(SEEKS, PROPERTIES, PACKED))
+    with pytest.raises(
+        BadOffsets, match="consumer older runs an earlier release, which cannot read whether a reset keeps"
+    ):
+        positions.reset(shop.coordinator, "orders", "20", [0], StateOnReset.KEEP, why="", actor=PERSON)
+    positions.reset(shop.coordinator, "orders", "20", [0], why="", actor=PERSON)
 
 
 def test_a_seek_that_has_served_goes_with_the_next_write_and_asks_for_none(shop: Shop) -> None:

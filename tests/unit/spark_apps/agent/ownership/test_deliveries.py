@@ -6,7 +6,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from coordinator_tasks.core.model import Seek, Token
+from coordinator_tasks.core.model import Seek, StateOnReset, Token
 from spark_apps.agent.ownership.listening import Happening, Telling
 from spark_apps.agent.ownership.phases import Phase
 from spark_apps.agent.ownership.planner import BatchPlanner
@@ -33,6 +33,7 @@ class MemorySink:
         self.partition_counts.append(writer.partition_count)
         if self.down:
             raise SinkUnavailable("the sink is away")
+        self.states |= writer.states
         for partition, token in tokens.items():
             found = self.positions.get(partition)
             if found is None or not found.refuses(token, writer.consumer):
