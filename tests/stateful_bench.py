@@ -129,7 +129,8 @@ class Bench:
         return sorted(self.query(f'SELECT * FROM "{self.table}"'))
 
     def stored(self, names: str = 'name, "key", value, expires') -> list[tuple[Any, ...]]:
-        question = f'SELECT {names} FROM consumer_state WHERE cluster = ? ORDER BY "partition", "key", name'
+        """Return the rows of the operators."""
+        question = f'SELECT {names} FROM consumer_state WHERE cluster = ? AND operator <> \'\' ORDER BY "partition", "key", name'
         return self.query(question, self.cluster)
 
     def close(self) -> None:

@@ -81,13 +81,14 @@ class Terms:
 
     `claims`: the sink keeps the positions, so a holding begins with a claim in the sink. `commit_first`: a batch is
     committed before the sink gets it. `listening`: the application has a listener. `idle_s`: after this time without a
-    record, a partition gets an empty range.
+    record, a partition gets an empty range. `keeps_state`: the sink keeps state of each partition.
     """
 
     claims: bool = False
     commit_first: bool = False
     listening: bool = False
     idle_s: float = inf
+    keeps_state: bool = False
 
 
 @dataclass(frozen=True, slots=True)

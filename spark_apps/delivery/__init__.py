@@ -9,7 +9,7 @@ A sink for another store implements `TransactionalSink`. `database_sink.Database
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
@@ -49,6 +49,17 @@ class RecordAtFault(Exception):
     """Base class of our own errors that a record's content causes."""
 
 
+class StateElsewhere(CoordinatorError):
+    """Another owner has kept state of a partition, and the sink's database has never held this partition: the state lies in
+    another database, such as a SQLite file of another host. The partition is not read, and nothing is changed.
+
+    Remedy: let all consumers of the topic use one database; with several hosts, PostgreSQL or MariaDB. If the state is not
+    wanted, reset the offset with `--state reset`: the partition begins without state.
+    """
+
+    code = "KPC-101"
+
+
 class PositionMoved(CoordinatorError):
     """The sink's position, under the consumer's own token, is not the start of the batch, because the table of
     positions was edited or emptied. Or a row names a partition that the batch does not have. Nothing was written.
@@ -73,18 +84,22 @@ class Writer:
     topic_id: str
     consumer: str
     partition_count: int = 0
+    states: Mapping[int, StateOnReset] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
 class SinkEntry:
-    """A sink's entry of a partition. `offset`: all earlier offsets are written; `None` = claimed, nothing written."""
+    """A sink's entry of a partition. `offset`: all earlier offsets are written; `None` = claimed, nothing written.
+
+    `first_epoch`: in a sink that keeps state, the epoch of the partition's first claim.
+    """
 
     token: Token
     consumer: str
     offset: int | None = None
+    first_epoch: int | None = field(default=None, compare=False)
 
     def refuses(self, token: Token, consumer: str) -> bool:
-    states: Mapping[int, StateOnReset] = field(default_factory=dict, hash=False)
         """Return whether this entry refuses `token`.
 
         If two consumers seem to have acquired the partition at the same epoch, the later claim is refused.

@@ -11,6 +11,7 @@ are deleted, the topic continues at Kafka's committed offsets.
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -19,7 +20,7 @@ import pyarrow as pa
 from coordinator_tasks.core.model import Token
 from spark_apps.delivery import SinkEntry, SinkStep, SinkUnavailable, Writer
 from spark_apps.delivery.database import Cursor, Database, first_line
-from spark_apps.delivery.positions import check_rows, left_out, taken, without
+from spark_apps.delivery.positions import Stored, check_rows, left_out, taken, without
 
 TABLE = "consumer_positions"
 COLUMNS = ("cluster", "topic", "partition", "topic_id", "epoch", "incarnation", "generation", "consumer")
@@ -69,6 +70,7 @@ class DatabaseSink:
             rows = [(writer.cluster, writer.topic, p, writer.topic_id, *_held(t, writer)) for p, t in _sorted(tokens)]
             cursor.merge(TABLE, COLUMNS, rows)
             stored = _standing(cursor, writer, tokens)
+            first_epochs = self._first_epochs(cursor, writer, tokens, stored)
             for partition, entry in taken(writer, tokens, forget, stored).items():
                 held, key = _held(entry.token, writer), (writer.cluster, writer.topic, partition)
                 cursor.execute(_TAKE, (writer.topic_id, entry.offset, *held, *key))
@@ -79,7 +81,7 @@ class DatabaseSink:
         with self._lock:
             self._prepared = True
         self._first_claim.close()
-        return {partition: standing for partition, (_, standing) in found.items()}
+        return {p: replace(standing, first_epoch=first_epochs.get(p)) for p, (_, standing) in found.items()}
 
     def write(
         self, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table, adding: Adding | None = None
@@ -98,6 +100,16 @@ class DatabaseSink:
             moves = [(step.end, writer.cluster, writer.topic, partition) for partition, step in kept.items()]
             cursor.executemany(_MOVE, moves)
         return refused
+
+    def _first_epochs(
+        self,
+        cursor: Cursor,  # noqa: ARG002 - for state
+        writer: Writer,  # noqa: ARG002
+        tokens: Mapping[int, Token],  # noqa: ARG002
+        stored: Stored,  # noqa: ARG002
+    ) -> Mapping[int, int]:
+        """Return the epoch of each partition's first claim, where the sink notes the epoch."""
+        return {}
 
     def _reset(self, cursor: Cursor, writer: Writer, partition: int) -> None:
         """Note that a position no longer counts: a person has reset the offset, or the topic was recreated."""

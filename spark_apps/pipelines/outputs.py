@@ -36,8 +36,9 @@ def agreed_writer(
         case ExactlyOnce(rows, sink):
             _check_partition(runner.topic, rows.columns)
             recovery = _recovery(runner, output, site)
+            keeps_state = isinstance(sink, StatefulSink)
             idle_s = sink.idle_s if isinstance(sink, StatefulSink) else inf
-            runner.agree(Delivery.EXACTLY_ONCE, sink, hooks, idle_s=idle_s)
+            runner.agree(Delivery.EXACTLY_ONCE, sink, hooks, idle_s=idle_s, keeps_state=keeps_state)
             return rows.writeStream.foreachBatch(_transaction(runner, output, recovery, rerun))
         case Stateful(rows):
             once = ExactlyOnce(rows, stateful_sink(output), on_error=output.on_error)

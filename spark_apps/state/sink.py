@@ -10,6 +10,7 @@ from coordinator_tasks.core.model import StateOnReset, StateSize, Token
 from spark_apps.delivery import SinkEntry, SinkStep, Writer
 from spark_apps.delivery.database import Cursor
 from spark_apps.delivery.database_sink import Adding, DatabaseSink, Prepare
+from spark_apps.delivery.positions import Stored
 from spark_apps.state import StatePartitionsAdded, table
 from spark_apps.state.batch import Batch, Operator, check_schema
 from spark_apps.state.table import StateRows
@@ -42,6 +43,13 @@ class StatefulSink(DatabaseSink):
             raise
         self.sizes = {**self.sizes, **self._batch_sizes}
         return refused
+
+    def _first_epochs(
+        self, cursor: Cursor, writer: Writer, tokens: Mapping[int, Token], stored: Stored
+    ) -> Mapping[int, int]:
+        """A row that was there before this claim has the token of the former owner."""
+        entries = {p: stored[p][1].token if stored[p][0] == writer.topic_id else token for p, token in tokens.items()}
+        return StateRows(cursor, writer, "").first_epochs({p: token.epoch for p, token in entries.items()})
 
     def _reset(self, cursor: Cursor, writer: Writer, partition: int) -> None:
         """Delete the partition's state, if the person who reset the offset, or else the pipeline, wants so."""

@@ -1,12 +1,14 @@
 """The table `consumer_state`: a row per (cluster, topic, topic id, partition, operator, name, key).
 
 A row with an empty key belongs to its partition: the schema of the state, and the watermark. A partition's rows are
-read and written only in the transaction that holds the partition's position, so they need no separate lock. One row per
-operator, under partition -1, never changes: the number of the topic's partitions when the state began.
+read and written only in the transaction that holds the partition's position, so they need no separate lock. Two kinds of
+rows never change: the number of the topic's partitions when the state of an operator began, under partition -1, and the
+epoch of a partition's first claim, under the empty operator.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 
@@ -21,6 +23,8 @@ PARTITION = "$partition"
 TOPIC = "$topic"
 """Name of the row for an operator as a whole, under the empty key and `NO_PARTITION`."""
 NO_PARTITION = -1
+CLAIMED = "$claimed"
+"""Name of the row with the epoch of a partition's first claim in this database, under the empty key and no operator."""
 KEY_COLUMNS = ("cluster", "topic", "topic_id", "partition", "operator", "key", "name")
 COLUMNS = (*KEY_COLUMNS, "value", "expires")
 PURGED_ROWS = 5_000
@@ -54,6 +58,9 @@ _SIZE = f"SELECT COUNT(*), COALESCE(SUM(LENGTH(value)), 0) FROM {TABLE} WHERE {_
 _FIRST_TIMER = f"SELECT MIN(expires) FROM {TABLE} WHERE {_WHERE} AND name = ?"  # noqa: S608
 
 
+R = TypeVar("R")
+
+
 class PartitionRow(msgspec.Struct, array_like=True, frozen=True):
     """The state of a partition as a whole: schema as text (`schema.py`), watermark in ms since 1970, and size.
 
@@ -65,6 +72,12 @@ class PartitionRow(msgspec.Struct, array_like=True, frozen=True):
     watermark_ms: int = 0
     rows: int | None = None
     value_bytes: int | None = None
+
+
+class ClaimRow(msgspec.Struct, array_like=True, frozen=True):
+    """The first claim of a partition in this database."""
+
+    epoch: int
 
 
 class TopicRow(msgspec.Struct, array_like=True, frozen=True):
@@ -101,7 +114,7 @@ class StateRows:
     def partitions(self, among: Collection[int]) -> dict[int, PartitionRow]:
         """Return the rows about these partitions as a whole."""
         found = self.cursor.query_in(_PARTITIONS, (*self._place, b"", PARTITION), '"partition"', sorted(among))
-        return {partition: self._partition_row(partition, bytes(value)) for partition, value in found}
+        return {p: self._row(PartitionRow, p, PARTITION, bytes(value)) for p, value in found}
 
     def begun_with(self, partition_count: int) -> int | None:
         """Return the number of the topic's partitions when the state began. State without this number begins now.
@@ -114,14 +127,22 @@ class StateRows:
             row = (cluster, topic, topic_id, NO_PARTITION, operator, b"", TOPIC, value, None)
             self.cursor.merge(TABLE, COLUMNS, [row])
         for (value,) in self._topic_rows():
-            try:
-                return msgspec.msgpack.decode(bytes(value), type=TopicRow).partition_count
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise self.damaged(NO_PARTITION, b"", TOPIC, error) from error
+            return self._row(TopicRow, NO_PARTITION, TOPIC, bytes(value)).partition_count
         return None
 
     def _topic_rows(self) -> list[tuple[bytes]]:
         return self.cursor.query(_TOPIC_ROW, (*self._place, NO_PARTITION, b"", TOPIC))
+
+    def first_epochs(self, epochs: Mapping[int, int]) -> dict[int, int]:
+        """Return the epochs of the partitions' first claims; a partition without a first claim is noted with the given epoch."""
+        cluster, topic, topic_id, operator = self._place
+        rows = [
+            (cluster, topic, topic_id, p, operator, b"", CLAIMED, msgspec.msgpack.encode(ClaimRow(epoch)), None)
+            for p, epoch in sorted(epochs.items())
+        ]
+        self.cursor.merge(TABLE, COLUMNS, rows)
+        found = self.cursor.query_in(_PARTITIONS, (*self._place, b"", CLAIMED), '"partition"', sorted(epochs))
+        return {p: self._row(ClaimRow, p, CLAIMED, bytes(value)).epoch for p, value in found}
 
     def put_partition(self, partition: int, row: PartitionRow) -> None:
         """Store the row about the partition as a whole."""
@@ -179,7 +200,7 @@ class StateRows:
     def _place(self) -> tuple[str, str, str, str]:
         return self.writer.cluster, self.writer.topic, self.writer.topic_id, self.operator
 
-    def _partition_row(self, partition: int, value: bytes) -> PartitionRow:
+    def _row(self, kind: type[R], partition: int, name: str, value: bytes) -> R:
         try:
             return msgspec.msgpack.decode(value, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

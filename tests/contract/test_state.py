@@ -87,7 +87,7 @@ def test_a_topic_that_was_created_again_begins_without_state(bench: Bench) -> No
     ],
 )
 def test_a_reset_of_offsets_keeps_or_deletes_the_state_of_its_partition(
-    url: str, keeps: bool, counts: list[str]
+    url: str, keeps: bool, said: StateOnReset | None, counts: list[str]
 ) -> None:
     bench = Bench(url, keeps_on_reset=keeps)
     bench.states = {} if said is None else {0: said}
@@ -101,6 +101,19 @@ def test_a_reset_of_offsets_keeps_or_deletes_the_state_of_its_partition(
         bench.write("a", Token(epoch, 1, "g1"), keys(0, "x") + keys(1, "y"))
         assert Counter(bench.totals()) - before == Counter([("x", count), ("y", other)])
     bench.close()
+
+
+def test_the_first_claim_of_a_partition_in_a_database_is_remembered(bench: Bench) -> None:
+    assert bench.claim("a", OLD, 0)[0].first_epoch == OLD.epoch
+    later = bench.claim("b", NEW, 0, 1)
+    assert (later[0].first_epoch, later[1].first_epoch) == (OLD.epoch, NEW.epoch)
+    database = Database(bench.url)
+    with database.transaction() as cursor:  # as an earlier release leaves the table
+        cursor.execute("DELETE FROM consumer_state WHERE cluster = ?", (bench.cluster,))
+    database.close()
+    newer, newest = Token(NEW.epoch + 1, 1, "g1"), Token(NEW.epoch + 2, 1, "g1")
+    assert bench.claim("a", newer, 0)[0].first_epoch == NEW.epoch
+    assert bench.claim("a", newest, 0, topic_id="id-2")[0].first_epoch == newest.epoch
 
 
 class Evolving(StatefulProcessor):
@@ -276,7 +289,7 @@ def test_a_partition_s_row_that_another_program_has_changed_is_named(bench: Benc
     database = Database(bench.url)
     with database.transaction() as cursor:
         cursor.execute(
-            'UPDATE consumer_state SET value = ? WHERE cluster = ? AND "key" = ?', (value, bench.cluster, b"")
+            "UPDATE consumer_state SET value = ? WHERE cluster = ? AND name = ?", (value, bench.cluster, "$partition")
         )
     database.close()
     with pytest.raises(StateDamaged, match=r"the row \$partition of key none cannot be read"):

@@ -30,12 +30,12 @@ class Stage:
         with database.transaction() as cursor:
             prepare(cursor)
         database.close()
-        self.spark = {name: self.start(name) for name in "ab"}
+        self.spark = {name: self.start(name, url) for name in "ab"}
         for process in self.spark.values():
             process.registered()
 
-    def start(self, name: str) -> SparkProcess:
-        settings = ("--set", f"database={self.url}", "--set", f"die={self.folder / 'die'}-{name}")
+    def start(self, name: str, url: str) -> SparkProcess:
+        settings = ("--set", f"database={url}", "--set", f"die={self.folder / 'die'}-{name}")
         return SparkProcess(self.site, name, self.folder, PIPELINE, settings)
 
     def produce(self, number: int) -> None:
@@ -97,6 +97,23 @@ def test_totals_agree_with_the_log_after_hand_offs_and_a_death_inside_the_transa
     site.assign(dict.fromkeys(range(2), "b"), guarded=frozenset({1}))
     stage.produce(50)
     stage.counts_all("b counts on from the state that a has left")
+
+
+@pytest.mark.parametrize("stage", ["sqlite"], indirect=True)
+def test_a_partition_whose_state_lies_in_another_file_is_not_read_and_its_owner_counts_on(stage: Stage) -> None:
+    """As with a SQLite file on each host."""
+    site = stage.site
+    stage.produce(100)
+    site.assign(dict.fromkeys(range(2), "a"))
+    stage.counts_all("a counts everything")
+    stage.spark["c"] = stage.start("c", f"sqlite:///{stage.folder}/another.sqlite")
+    stage.spark["c"].registered()
+    site.hand_off({0: "c"})
+    stage.produce(100)
+    refused = "KPC-101: a has kept state up to offset 100"
+    wait_for(lambda: refused in str(site.status("c").topics[site.topic].reports), "c reads nothing", START_S)
+    site.assign(dict.fromkeys(range(2), "a"))
+    stage.counts_all("a counts on from its state")
 
 
 def test_the_windows_of_idle_partitions_close_without_a_later_record(

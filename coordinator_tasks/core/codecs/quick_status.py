@@ -92,6 +92,7 @@ class QuickMetadata(msgspec.Struct):
     c: str
     t: str
     p: Any = None
+    s: bool = False
 
 
 _METADATA = msgspec.json.Decoder(QuickMetadata)

@@ -259,6 +259,8 @@ def encode_metadata(committed: Committed) -> str:
     }
     if committed.last_pass is not None:
         body["p"] = _LAST_PASS.write(committed.last_pass)
+    if committed.keeps_state:
+        body["s"] = True
     return json.dumps(body, separators=(",", ":"))
 
 
@@ -274,7 +276,8 @@ def decode_metadata(offset: int, metadata: str | None) -> Committed:
         token = _token(quick.e, quick.i, quick.g)
         last_pass = None if quick.p is None else _read(_LAST_PASS_FIELD, quick.p)
         known = _is_consumer(quick.o)
-        return Committed(offset, token, quick.o, quick.c, quick.t, last_pass) if known else Committed(offset)
+        ours = Committed(offset, token, quick.o, quick.c, quick.t, last_pass, quick.s)
+        return ours if known else Committed(offset)
     try:
         data = read_json(metadata or "")
         if not isinstance(data, dict) or data.get("v") != VERSION:
@@ -282,7 +285,8 @@ def decode_metadata(offset: int, metadata: str | None) -> Committed:
         fields = Fields("committed metadata", data)
         token = Token(fields.count("e"), fields.count("i"), fields.generation("g"))
         last_pass = _LAST_PASS_FIELD.read(fields, "p")
-        ours = Committed(offset, token, fields.text("o"), fields.text("c"), fields.text("t"), last_pass)
+        state = data.get("s") is True
+        ours = Committed(offset, token, fields.text("o"), fields.text("c"), fields.text("t"), last_pass, state)
         return ours if is_consumer(ours.owner) else Committed(offset)
     except (ValueError, Malformed):
         return Committed(offset)

@@ -23,7 +23,8 @@ class TopicDescription:
 class Committed:
     """A committed group offset with its metadata. `token` is `None` for empty or foreign metadata.
 
-    `last_pass`: when the committed records passed the sink; used only to measure pauses.
+    `last_pass`: when the committed records passed the sink; used only to measure pauses. `keeps_state`: the owner's pipeline
+    keeps state of the partition in its sink.
     """
 
     offset: int
@@ -32,6 +33,7 @@ class Committed:
     cluster: str = ""
     topic_id: str = ""
     last_pass: LastPass | None = field(default=None, compare=False)
+    keeps_state: bool = False
 
 
 @dataclass(frozen=True, slots=True)

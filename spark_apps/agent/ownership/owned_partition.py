@@ -32,6 +32,7 @@ class StartInputs:
     shown: tuple[Token, int] | None = None  # the newest token so far in an entry or a release, and its offset
     given: bool = False  # the start is from the sink, the application or the log: Kafka's entry no longer changes it
     sought: int = 0  # epoch of the seek where the partition starts; earlier commits do not change the start
+    first_epoch: int | None = None  # of the first claim in a sink that keeps state and has no position
 
 
 @dataclass(slots=True)

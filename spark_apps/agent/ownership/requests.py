@@ -53,7 +53,7 @@ from spark_apps.agent.ownership.work import (
 )
 from spark_apps.agent.reports import Reports
 from spark_apps.agent.settings import Identity, Timing
-from spark_apps.delivery import SinkEntry
+from spark_apps.delivery import SinkEntry, StateElsewhere
 
 log = logging.getLogger(__name__)
 
@@ -283,6 +283,10 @@ class Requests:
             self._begin(held, seek.offset)
             held.start.sought = seek.epoch
             return
+        if known and entry is not None and _left_state(entry, held.start.first_epoch):
+            self._holdings.stop(held)
+            self._reports.add(partition, f" stopped: {_elsewhere(partition, entry).told}", partition=partition)
+            return
         if held.grant.release is None and not known:
             # A start found in the log stays. A search at each fetch would, with slow brokers, never let the start be
             # committed.
@@ -311,6 +315,7 @@ class Requests:
             if standing.refuses(held.token, self._identity.consumer):
                 self._grants.refused(partition, standing)
             elif standing.offset is None:
+                held.start.first_epoch = standing.first_epoch
                 held.advance(PhaseEvent.NOT_IN_SINK)
             else:
                 self._begin(held, standing.offset)
@@ -434,6 +439,20 @@ class Requests:
             offset,
             token or Token(0, 0, self._holdings.generation),
         )
+
+
+def _left_state(entry: Committed, first_epoch: int | None) -> bool:
+    """Return whether an owner with state has committed this entry before anybody claimed the partition in our sink."""
+    token = entry.token
+    return entry.keeps_state and first_epoch is not None and token is not None and token.epoch < first_epoch
+
+
+def _elsewhere(partition: int, entry: Committed) -> StateElsewhere:
+    return StateElsewhere(
+        f"{entry.owner} has kept state up to offset {entry.offset}, and this consumer's database has no state and no position of "
+        "the partition: let all consumers use one database, or begin without state: reset-offsets TOPIC --partition "
+        f"{partition} --to {entry.offset} --state reset --why WHY --execute"
+    )
 
 
 def _behind(entry: Committed | None, held: OwnedPartition) -> bool:

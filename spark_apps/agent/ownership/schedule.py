@@ -229,7 +229,9 @@ class Schedule:
     def _entry(self, held: OwnedPartition) -> Committed:
         offset = max(held.passed, held.commits.acknowledged or 0)
         last_pass = self._holdings.stalls.last_pass(held.passes, self._clock.monotonic(), pending=held.pending)
-        return Committed(offset, held.token, self._identity.consumer, self._identity.cluster, held.topic_id, last_pass)
+        consumer, cluster = self._identity.consumer, self._identity.cluster
+        state = self._holdings.terms.keeps_state
+        return Committed(offset, held.token, consumer, cluster, held.topic_id, last_pass, state)
 
     def _recommit(self, now: float) -> Commit | None:
         ready = {

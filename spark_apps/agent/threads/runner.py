@@ -90,6 +90,7 @@ class TopicRunner:
         hooks: Hooks | None = None,
         *,
         idle_s: float = inf,
+        keeps_state: bool = False,
     ) -> None:
         """Set the topic's delivery and hooks, before any grant."""
         former, self._sink = self._sink, sink
@@ -100,7 +101,8 @@ class TopicRunner:
         if hooks is not None and hooks.any:
             self._callbacks = Callbacks(self.ownership, hooks, self._turn, self.edit)
         listening = hooks is not None and hooks.listener is not None
-        terms = Terms(delivery is Delivery.EXACTLY_ONCE, delivery is Delivery.AT_MOST_ONCE, listening, idle_s)
+        claims, commit_first = delivery is Delivery.EXACTLY_ONCE, delivery is Delivery.AT_MOST_ONCE
+        terms = Terms(claims, commit_first, listening, idle_s, keeps_state)
         self.edit(lambda ownership: ownership.agree(terms))
 
     def confirmed(self) -> frozenset[int]:

@@ -600,6 +600,12 @@ def test_metadata_that_cannot_be_ours_is_foreign(key: str, value: object) -> Non
     assert status_codec.decode_metadata(5, json.dumps(data)) == Committed(5)
 
 
+@pytest.mark.parametrize("keeps_state", [True, False])
+def test_metadata_tell_whether_the_owner_keeps_state(keeps_state: bool) -> None:
+    committed = Committed(5, TOKEN, "a", "shop", "id", None, keeps_state)
+    assert status_codec.decode_metadata(5, status_codec.encode_metadata(committed)) == committed
+
+
 def test_the_contracts_own_example_is_read() -> None:
     raw = (
         b'{"bootstrap.servers":"host:9092","group.id":"g","assignments":{"45":"consumer-a"},"since":{"45":3},"epoch":9,'

@@ -92,7 +92,7 @@ def test_an_error_names_the_path_of_the_field(place: tuple[str, ...], value: obj
 @settings(max_examples=500, deadline=None)
 @given(st.data())
 def test_metadata_that_are_read_quickly_are_those_that_are_read_strictly(data: st.DataObject) -> None:
-    whole = Committed(5, Token(7, 3, "g"), "a", "shop", "id", LastPass(6, 0.5, 0.25))
+    whole = Committed(5, Token(7, 3, "g"), "a", "shop", "id", LastPass(6, 0.5, 0.25), True)
     changed = json.loads(status_codec.encode_metadata(whole))
     place = changed if data.draw(st.booleans()) else changed["p"]
     place[data.draw(st.sampled_from(sorted(place)))] = data.draw(ODD)

@@ -76,8 +76,17 @@ class Stage:
     def committed(self, partition: int) -> Committed:
         return self.offsets.committed("t", [partition])[partition]
 
-    def commit(self, partition: int, offset: int, token: Token, topic_id: str = "id-1", owner: str = "z") -> None:
-        self.offsets.commit("t", {partition: Committed(offset, token, owner, "c", topic_id)})
+    def commit(
+        self,
+        partition: int,
+        offset: int,
+        token: Token,
+        topic_id: str = "id-1",
+        owner: str = "z",
+        *,
+        keeps_state: bool = False,
+    ) -> None:
+        self.offsets.commit("t", {partition: Committed(offset, token, owner, "c", topic_id, None, keeps_state)})
 
     @property
     def running(self) -> dict[int, bool]:

@@ -27,19 +27,23 @@ class MemorySink:
         self.down = False
         self.silent: set[int] = set()
         self.partition_counts: list[int] = []
+        self.states: dict[int, StateOnReset] = {}
+        self.first_epochs: dict[int, int] = {}
 
     def claim(self, writer: Writer, tokens: Mapping[int, Token], forget: Mapping[int, int]) -> dict[int, SinkEntry]:
         assert (writer.cluster, writer.topic, writer.topic_id) == ("c", "t", "id-1")
         self.partition_counts.append(writer.partition_count)
+        self.states |= writer.states
         if self.down:
             raise SinkUnavailable("the sink is away")
-        self.states |= writer.states
         for partition, token in tokens.items():
             found = self.positions.get(partition)
             if found is None or not found.refuses(token, writer.consumer):
                 kept = found is not None and found.token.epoch >= forget.get(partition, 0)
                 self.positions[partition] = SinkEntry(token, writer.consumer, found.offset if found and kept else None)
-        return {p: self.positions[p] for p in tokens if p not in self.silent}
+        return {
+            p: replace(self.positions[p], first_epoch=self.first_epochs.get(p)) for p in tokens if p not in self.silent
+        }
 
     def write(self, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table) -> dict[int, SinkEntry]:
         raise NotImplementedError
@@ -125,6 +129,34 @@ def test_a_partition_that_a_person_has_sent_elsewhere_begins_there_and_only_once
     once.sink.positions[2] = SinkEntry(held.token, "a", 9)
     once.own(2)
     assert once.ownership.holdings.ready()[2].position == 9
+
+
+def test_what_a_person_wants_with_the_state_reaches_the_sink(once: Play) -> None:
+    once.node = replace(once.node, seeks={1: Seek(7, 2), 2: Seek(7, 2, StateOnReset.RESET)}, epoch=1)
+    once.own(1, 2)
+    assert once.sink.states == {2: StateOnReset.RESET}
+
+
+@pytest.mark.parametrize(
+    ("first_epoch", "kept", "begins"),
+    [(2, True, False), (1, True, True), (2, False, True), (None, True, True)],
+    ids=["another database", "claimed here before, nothing written", "the former owner kept no state", "no state"],
+)
+def test_a_partition_whose_state_lies_in_another_database_is_not_read(
+    first_epoch: int | None, kept: bool, begins: bool
+) -> None:
+    play = Play(Terms(claims=True, keeps_state=True))
+    play.commit(2, 30, OLD, keeps_state=kept)
+    if first_epoch is not None:
+        play.sink.first_epochs[2] = first_epoch
+    play.own(2)
+    assert (2 in play.ownership.holdings.ready()) == begins
+    assert begins != play.reported("z has kept state up to offset 30, and this consumer's database has no state")
+    assert play.committed(2).keeps_state == (begins or kept)
+    if not begins:
+        play.node = replace(play.node, seeks={2: Seek(30, play.node.epoch + 1, StateOnReset.RESET)})
+        play.own(2)
+        assert play.ownership.holdings.ready()[2].position == 30
 
 
 def test_a_position_that_the_log_no_longer_has_stops_the_partition_whatever_the_options_say(once: Play) -> None:
