@@ -327,6 +327,7 @@ PLACES = (
     Place(FURTHER, "source", ("source",), source.markdown),
     Place(FURTHER, "source, longer", ("source-long",), source.markdown),
     Place(FURTHER, "latency", ("latency",), latency.markdown),
+    Place(FURTHER, "latency, small", ("latency-small",), latency.markdown),
     Place(FURTHER, "idle", ("idle",), latency.idle_markdown),
     Place(FURTHER, "scale, plain", ("scale-plain",), scale.markdown),
     Place(FURTHER, "scale", ("scale",), scale.markdown),

@@ -58,7 +58,9 @@ PERCENTILES = (50, 90, 95, 99)
 LIMIT_S = 120.0
 SHOWN = ("p50_ms", "p95_ms", "p99_ms")
 SMALL_MS = 120.0
-"""Target for the median of small batches; at every rate ours is to be no slower than Spark's tuned source."""
+"""Target for the median of small batches, which are also to be no slower than those of Spark's tuned source."""
+SHARE = 0.7
+"""Target at 1,000 records/s: our latency divided by that of Spark's tuned source."""
 PARTS = ("triggerExecution", "latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
 
 
@@ -278,9 +280,10 @@ def markdown(result: Mapping[str, Any]) -> str:
         for side, figures in result[kind].items():
             found = [f"{figures[name]['median']:,.0f}" for name in SHOWN]
             found += [f"{figures[f'{name}_ms']['median']:,.0f}" if side != "control" else "–" for name in PARTS]
+            found.append(f"{figures['memory_mib']['median']:,.0f}" if "memory_mib" in figures else "–")
             rows.append([title + TITLES[side], *found, target_of(kind, result[kind]) if side == "ours" else "–"])
             title, rounds = "", figures["p50_ms"]["n"]
-    titles = ("", "p50", "p95", "p99", *parts, "target")
+    titles = ("", "p50", "p95", "p99", *parts, "MiB of memory", "target")
     times = f"{result['seconds']:g} s each after {result['warm_up_s']:g} s"
     return f"{told(result, in_rounds(rounds), times)}\n\n{grid(titles, rows, ('target',))}" if rows else ""
 
@@ -289,8 +292,9 @@ def target_of(kind: str, sides: Mapping[str, Mapping[str, Mapping[str, float]]])
     own, tuned = (
         [sides[side][name]["median"] for name in SHOWN] if side in sides else [] for side in ("ours", "tuned")
     )
+    share = 1.0 if kind == "small" else SHARE
     each = zip(SHOWN, own, tuned, strict=False)  # without the tuned source there is nothing to compare
-    targets = [(mine <= most, f"{name.removesuffix('_ms')} ≤ {most:.0f}") for name, mine, most in each]
+    targets = [(mine <= most * share, f"{name.removesuffix('_ms')} ≤ {most * share:.0f}") for name, mine, most in each]
     if kind == "small":
         targets.append((own[0] <= SMALL_MS, f"p50 ≤ {SMALL_MS:g}"))
     return verdict(*targets)
