@@ -19,7 +19,7 @@ from spark_apps.lakehouse.delta import DeltaSink
 from spark_apps.lakehouse.iceberg import IcebergSink
 from spark_apps.lakehouse.table_sink import TableSink
 
-PARTITIONS = 12
+PARTITIONS, CORES = 12, 2
 SIZES = (12, 24_000, 240_000)
 WARM_UP = 3
 SPARKS, DRIVER, FILES = WAYS = ("Spark's writer", "our sink, rows through the driver", "our sink, files by executors")
@@ -93,21 +93,21 @@ def session(kind: str, folder: Path, jars: str) -> SparkSession:
         settings[f"{lake}.catalog-impl"] = "org.apache.iceberg.jdbc.JdbcCatalog"
         settings[f"{lake}.uri"] = f"jdbc:sqlite:{folder}/sparks.sqlite"
         settings[f"{lake}.warehouse"] = str(folder)
-    builder = SparkSession.builder.master("local[2]")
+    builder = SparkSession.builder.master(f"local[{CORES}]")
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
 
 def frame_of(spark: SparkSession, size: int) -> DataFrame:
-    """Return cached rows; a task has the rows of one partition."""
+    """Return cached rows in as many tasks as cores, as our source gives them; a task has whole partitions."""
     text = F.substring(
         F.concat(*(F.sha2(F.concat(F.col("id"), F.lit(n)).cast("string"), 256) for n in range(3))), 1, 150
     )
-    rows = spark.range(0, size, 1, PARTITIONS)
+    rows, each = spark.range(0, size, 1, CORES), size // PARTITIONS
     frame = rows.select(
-        F.spark_partition_id().alias("partition"),
-        (F.col("id") % (size // PARTITIONS)).alias("offset"),
+        F.floor(F.col("id") / each).cast("int").alias("partition"),
+        (F.col("id") % each).alias("offset"),
         text.alias("text"),
     ).cache()
     frame.count()
