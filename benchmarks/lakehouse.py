@@ -39,7 +39,9 @@ def environment(folder: Path, spark: str) -> Environment:
     if not made.python.exists():
         with TemporaryDirectory() as wheels:
             new_environment(made.folder)
-            made.install(f"pyspark=={spark}", "pandas>=2.2,<3", "sqlalchemy>=2", f"{build_wheel(Path(wheels))}[delta,iceberg]")
+            made.install(
+                f"pyspark=={spark}", "pandas>=2.2,<3", "sqlalchemy>=2", f"{build_wheel(Path(wheels))}[delta,iceberg]"
+            )
     return made
 
 
