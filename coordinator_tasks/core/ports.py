@@ -173,7 +173,7 @@ GroupAnswer: TypeAlias = Mapping[str, TopicAnswer] | CoordinatorError
 
 
 def committed_of(answer: GroupAnswer, topic: str) -> Mapping[int, Committed]:
-    """Return the committed offsets of one topic from its group's answer. Raise the error if the answer has one."""
+    """Return one topic's committed offsets from Kafka's answer about the consumer group. Raise the error if the answer has one."""
     found = answer if isinstance(answer, CoordinatorError) else answer.get(topic, {})
     if isinstance(found, CoordinatorError):
         raise found

@@ -278,7 +278,7 @@ def _off(seconds: float) -> str:
 
 
 def changed_at(zk: KazooZooKeeper, paths: Paths) -> dict[str, float]:
-    """Return asset of Airflow's watcher → when a watched node was last written, by ZooKeeper's clock.
+    """Return for each asset of Airflow's watcher when a watched node was last written, by ZooKeeper's clock.
 
     A deletion leaves no time, so the last change may be later than the result.
     """

@@ -70,5 +70,5 @@ def option(name: str, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def named(name: str) -> str:
-    """Return the names of the option, to show in an error."""
+    """Return every name by which the option can be set, for an error's text."""
     return f"{OPTIONS[name].variable} or {name} in [{SECTION}]"

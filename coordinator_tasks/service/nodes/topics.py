@@ -247,7 +247,7 @@ def _check_as_read(c: Coordinator, topic: str, version: int) -> None:
 
 
 def _drop_partitions(c: Coordinator, topic: str, count: int, version: int) -> None:
-    """Delete surplus partitions of a former topic of this name. No consumer could start them."""
+    """Delete surplus partitions of a former topic of this name. No consumer could begin to read such partitions."""
     listed = (partition_of(child) for child in c.zk.children(c.paths.topic(topic)))
     for partition in sorted(p for p in listed if p is not None and p >= count):
         with suppress(LookAgain):  # another process deleted the node, or the write of the configuration will fail

@@ -10,7 +10,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 
 
 class _SilentKafka:
-    """A Kafka whose requests all fail at once with the first request's error."""
+    """A client of Kafka whose first request has failed: each later request fails immediately, with the same error."""
 
     def __init__(self, error: KafkaUnavailable) -> None:
         self._error = error
