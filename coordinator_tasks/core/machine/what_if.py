@@ -1,6 +1,7 @@
 """A simulation of a changed cluster: `decide` itself, with consumers that confirm every step at once.
 
-Nothing is stored and no consumer is asked. `ClusterMoment` is the state of a cluster at one moment, and `SiteChange` is the supposed change of this state.
+Nothing is stored and no consumer is asked. `ClusterMoment` is the state of a cluster at one moment, and `SiteChange` is
+the supposed change of this state.
 `replay` decides every topic until nothing is left to write.
 """
 
