@@ -107,7 +107,7 @@ def numbers(count: int, poison: dict[int, str]) -> list[bytes]:
     return [POISON[poison[at]] if at in poison else b"%d" % (at % 1_000) for at in range(count)]
 
 
-@pytest.mark.parametrize("stage", ["sqlite", "postgresql"], indirect=True)
+@pytest.mark.parametrize("stage", ["postgresql"], indirect=True)
 def test_poison_among_many_records_is_found_wherever_the_pipeline_fails(stage: Stage) -> None:
     stage.start("build")
     stage.produce(0, *numbers(MANY, {17: "function", 4_000: "table", 9_999: "cast"}))
@@ -143,7 +143,7 @@ def test_poison_leaves_the_rows_of_a_delta_table(stage: Stage, monkeypatch: pyte
     assert sorted(found) == [offset for offset in range(16) if offset not in (3, 12)]
 
 
-@pytest.mark.parametrize("stage", ["sqlite", "postgresql"], indirect=True)
+@pytest.mark.parametrize("stage", ["postgresql"], indirect=True)
 def test_a_driver_that_dies_in_the_middle_of_the_halving_leaves_nothing_lost_and_nothing_doubled(stage: Stage) -> None:
     process = stage.start("build").process
     stage.produce(0, *numbers(100, {}))

@@ -77,7 +77,7 @@ def stage(
     made.close()
 
 
-@pytest.mark.parametrize("stage", ["sqlite", "postgresql"], indirect=True)
+@pytest.mark.parametrize("stage", ["postgresql"], indirect=True)
 def test_a_driver_that_dies_inside_its_transaction_leaves_nothing_lost_and_nothing_doubled(stage: Stage) -> None:
     site = stage.site
     stage.start("build", "--interceptor", f"{PIPELINE}:Dropping", "--listener", f"{PIPELINE}:Telling")

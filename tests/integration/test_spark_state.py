@@ -76,7 +76,7 @@ def stage(
     made.close()
 
 
-@pytest.mark.parametrize("stage", ["sqlite", "postgresql"], indirect=True)
+@pytest.mark.parametrize("stage", ["postgresql"], indirect=True)
 def test_totals_agree_with_the_log_after_hand_offs_and_a_death_inside_the_transaction(stage: Stage) -> None:
     site = stage.site
     stage.produce(300)
