@@ -34,11 +34,6 @@ def dying_sink(settings: Mapping[str, str]) -> TableSink:
     return sink
 
 
-def build(stream: DataFrame, settings: Mapping[str, str]) -> ExactlyOnce:
-    rows = stream.selectExpr("topic", "partition", "offset", "CAST(value AS STRING) AS text")
-    return ExactlyOnce(rows, dying_sink(settings))
-
-
 def by_files(stream: DataFrame, settings: Mapping[str, str]) -> ExactlyOnce:
     """Executors write the rows."""
     rows, sink = (

@@ -8,17 +8,15 @@ import pytest
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from spark_apps.delivery import Delivery
-from spark_apps.pipelines import Build
 from spark_apps.plain import Output
 from tests.integration.agent_site import Running, Site, wait_for
-from tests.integration.lake_pipeline import build, by_files
 from tests.integration.test_agent_spark import START_S, SparkProcess
 from tests.sink_bench import TableBench, bench_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 
-@pytest.fixture(params=["delta", "iceberg"])
+@pytest.fixture
 def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TableBench]:
     made = bench_of(request.param, request, tmp_path / "tables", monkeypatch)
     assert isinstance(made, TableBench)
@@ -40,11 +38,11 @@ def reached(site: Site, offset: int) -> bool:
     return [one.offset for one in site.committed().values()] == [offset] * 2
 
 
-@pytest.mark.parametrize(("pipeline", "point"), [(build, "before"), (by_files, "after")])
+@pytest.mark.parametrize(("bench", "point"), [("delta", "before"), ("iceberg", "after")], indirect=["bench"])
 def test_the_table_equals_the_log_after_a_hand_off_and_a_death_in_a_commit(
-    bench: TableBench, site: Site, tmp_path: Path, pipeline: Build, point: str
+    bench: TableBench, site: Site, tmp_path: Path, point: str
 ) -> None:
-    spark = SparkProcess(site, "a", tmp_path, f"{pipeline.__module__}:{pipeline.__name__}")
+    spark = SparkProcess(site, "a", tmp_path, "tests.integration.lake_pipeline:by_files")
     plain = Running(site, "b", Output(delivery=Delivery.EXACTLY_ONCE, store=bench.sink(evolve=True)))
     try:
         spark.registered()
