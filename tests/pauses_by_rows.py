@@ -23,8 +23,6 @@ from coordinator_tasks.devstack.embedded.processes import marked_environment
 from coordinator_tasks.wiring import Settings
 
 SHIFT_S, LEAVE_S = 420.0, 120.0
-CLOCKS = {"one clock": 0.0, "clocks that differ by 14 minutes": SHIFT_S}
-"""A staying consumer is behind by this, and the joining and leaving consumers are ahead by this."""
 TARGET_MS = 10.0
 """The median of the error, on one host."""
 SHIFTED = """
