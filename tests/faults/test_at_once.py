@@ -1,4 +1,4 @@
-"""Two and eight attempts of one step at the same moment, each with a session of its own: exactly one effect."""
+"""Eight attempts of one step at the same moment, each with a session of its own: exactly one effect."""
 
 import threading
 import uuid
@@ -25,6 +25,7 @@ from tests.integration.real_site import LIMIT_S, QUICK
 from tests.integration.test_real_coordinator import Cluster
 
 pytestmark = pytest.mark.integration
+ATTEMPTS = 8
 Task = Callable[[Coordinator, Sequence[str], Actor], list[TopicReport]]
 JOIN: list[tuple[Task, State, State]] = [
     (transitions.plan, State.STABLE, State.CLOSING),
@@ -60,11 +61,10 @@ def at_once(coordinators: Sequence[Coordinator], task: Task, topic: str) -> list
         return list(pool.map(attempt, range(len(coordinators)), coordinators))
 
 
-@pytest.mark.parametrize("attempts", [2, 8])
-def test_any_number_of_attempts_of_a_step_have_one_effect(cluster: Cluster, attempts: int) -> None:
+def test_eight_attempts_of_a_step_have_one_effect(cluster: Cluster) -> None:
     cluster.join("a")
     with ExitStack() as ending:
-        coordinators = [ending.enter_context(open_coordinator(cluster.settings)) for _ in range(attempts)]
+        coordinators = [ending.enter_context(open_coordinator(cluster.settings)) for _ in range(ATTEMPTS)]
         c = coordinators[0]
         cluster.settle(c, "a")
         for consumer in ("b", "d"):
