@@ -9,11 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from coordinator_tasks.core.errors import GroupInUse, KafkaUnavailable, NodeMissing
+from coordinator_tasks.core.errors import KafkaUnavailable, NodeMissing
 from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import Actor, StartRule
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
@@ -224,21 +223,3 @@ def test_a_wrong_password_is_one_line_for_the_coordinator_and_in_the_consumers_r
         assert managed.ledger.rows == []
     finally:
         managed.close()
-
-
-def test_a_group_with_a_subscribed_member_is_refused_and_the_member_named(site: Site) -> None:
-    intruder = KafkaConsumer(
-        {"bootstrap.servers": site.kafka, "group.id": site.group, "client.id": "old-application", "log_level": "1"}
-    )
-    intruder.subscribe([site.topic])
-    try:
-        with open_coordinator(site.settings) as c:
-            wait_for(lambda: intruder.poll(0.1) is None and c.kafka.group_members(site.group), "it has joined", LIMIT_S)
-            with pytest.raises(GroupInUse) as refusal:
-                topics.add_topic(c, site.topic, site.group, actor=PERSON)
-    finally:
-        intruder.close()
-    assert "old-application at 127.0.0.1" in str(refusal.value)
-    assert "stop them, or choose another group.id" in str(refusal.value)
-    assert "\n" not in str(refusal.value)
-    site.close()
