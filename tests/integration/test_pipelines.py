@@ -66,9 +66,8 @@ def test_an_order_that_cannot_be_counted_is_a_dead_letter(spark: SparkSession) -
     assert [one["problem"] for one in others] == list(bad.values())
 
 
-@pytest.mark.parametrize(
-    "behind",
-    [
+def test_a_record_with_more_than_one_document_is_refused_as_a_whole(spark: SparkSession) -> None:
+    behind = [
         order(),
         b"\n" + order(),
         b"," + order(),
@@ -79,14 +78,13 @@ def test_an_order_that_cannot_be_counted_is_a_dead_letter(spark: SparkSession) -
         b"],[" + order(),
         b"\0",
         b"null",
-    ],
-)
-def test_a_record_with_more_than_one_document_is_refused_as_a_whole(spark: SparkSession, behind: bytes) -> None:
-    found = orders.parse(records(spark, order() + b" \r\n\t", order() + behind)).toArrow().to_pylist()
-    assert [one["problem"] for one in found] == [None, MORE]
-    assert found[1]["value"] == (order() + behind).decode()
-    audited = audit.processed(records(spark, b'{"sequence": 5}' + behind)).toArrow().to_pylist()
-    assert audited[0]["sequence"] is None
+    ]
+    values = [order() + more for more in behind]
+    whole, *found = orders.parse(records(spark, order() + b" \r\n\t", *values)).toArrow().to_pylist()
+    assert whole["problem"] is None
+    assert [(one["problem"], one["value"]) for one in found] == [(MORE, value.decode()) for value in values]
+    audited = audit.processed(records(spark, *(b'{"sequence": 5}' + more for more in behind))).toArrow().to_pylist()
+    assert [one["sequence"] for one in audited] == [None] * len(behind)
 
 
 def test_a_record_of_lines_is_split_only_where_that_is_asked_for(spark: SparkSession) -> None:
