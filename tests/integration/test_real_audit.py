@@ -1,11 +1,9 @@
 """The ownership audit on real servers: while partitions move, with a foreign commit, and with a consumer that was isolated and lives on."""
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, replace
 
 import pytest
-from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -101,19 +99,3 @@ class FrozenInterface:
 
     def post_topic(self, member: Member, topic: str, node: bytes) -> bool:
         return self.real.post_topic(member, topic, node)
-
-
-def test_a_client_that_subscribes_with_the_group_is_named(managed: Managed) -> None:
-    site = managed.site
-    managed.join("a")
-    with managed.looping(), open_coordinator(site.settings) as c:
-        managed.stable("a")
-        settings = {**site.settings.kafka, "group.id": site.group, "client.id": "tool"}
-        with closing(KafkaConsumer(settings)) as intruder:
-            intruder.subscribe([site.topic])
-
-            def joined() -> list[str]:
-                intruder.poll(0.2)
-                return [one.who for one in audit(c, between_s=1.0, always=False).alarms]
-
-            wait_for(lambda: any(who.startswith("tool at ") for who in joined()), "the audit names it", LIMIT_S)
