@@ -1,6 +1,5 @@
 """Real Airflow runs the transitions: many topics in one run, runs at once, tasks again, a person asked."""
 
-import itertools
 import json
 import time
 import uuid
@@ -165,24 +164,6 @@ def test_a_join_moves_by_hand_offs_and_every_task_may_be_run_again_without_effec
     # Nobody reports c's end, and no event tells when its address has refused for long enough: the runs look again.
     eventually(lambda: len(consumers[0].running(topic)) == 6)
     airflow.client.set_paused("reconcile", False)
-
-
-def test_a_strategy_from_the_form_is_noticed_and_its_plan_is_kept(
-    airflow: EmbeddedAirflow, coordinator: Coordinator, settings: Settings, consumers: list[StubConsumer]
-) -> None:
-    (topic,) = make_topics(coordinator, settings, 1)
-    eventually(lambda: all_stable(coordinator, [topic]))
-    # Heavy beside the fifty topics of the tests before, which count as well.
-    wanted = {"strategy": "weighted", "parameters": {"weights": "0: 200; 1-3: 60"}}
-    form = {"cluster": settings.cluster, "topic": topic, **wanted, "dry_run": False}
-    run = airflow.client.trigger("set_strategy", conf=form)
-    assert wait_for_run(airflow.client, "set_strategy", run, RUN_LIMIT_S) == "success"
-    eventually(lambda: sorted(len(stub.running(topic)) for stub in consumers) == [1, 3])
-    plans = [one.plan for one in history.records(coordinator, topic) if one.plan is not None]
-    # A session that ends on a busy machine adds a plan of the same strategy.
-    assert [name for name, _ in itertools.groupby(plan.strategy for plan in plans)] == ["weighted", "balanced"]
-    first = [plan for plan in plans if plan.strategy == "weighted"][-1]
-    assert "above the tolerance of 5 %" in first.moves[0].text
 
 
 def test_the_sites_statsd_is_told_of_moves_and_of_partitions_without_an_owner(
