@@ -21,7 +21,7 @@ WINDOWS = "tests.integration.stateful_pipeline:windows"
 
 
 class Stage:
-    """A topic of two partitions with keys, and two applications that count them."""
+    """A topic of two partitions with keys, and applications that count them."""
 
     def __init__(self, site: Site, url: str, folder: Path) -> None:
         self.site, self.url, self.folder = site, url, folder
@@ -30,13 +30,14 @@ class Stage:
         with database.transaction() as cursor:
             prepare(cursor)
         database.close()
-        self.spark = {name: self.start(name, url) for name in "ab"}
-        for process in self.spark.values():
-            process.registered()
+        self.spark: dict[str, SparkProcess] = {}
 
-    def start(self, name: str, url: str) -> SparkProcess:
-        settings = ("--set", f"database={url}", "--set", f"die={self.folder / 'die'}-{name}")
-        return SparkProcess(self.site, name, self.folder, PIPELINE, settings)
+    def start(self, names: str, url: str) -> None:
+        for name in names:
+            settings = ("--set", f"database={url}", "--set", f"die={self.folder / 'die'}-{name}")
+            self.spark[name] = SparkProcess(self.site, name, self.folder, PIPELINE, settings)
+        for name in names:
+            self.spark[name].registered()
 
     def produce(self, number: int) -> None:
         """Send records, a few keys in each partition."""
@@ -79,6 +80,7 @@ def stage(
 @pytest.mark.parametrize("stage", ["postgresql"], indirect=True)
 def test_totals_agree_with_the_log_after_hand_offs_and_a_death_inside_the_transaction(stage: Stage) -> None:
     site = stage.site
+    stage.start("ab", stage.url)
     stage.produce(300)
     site.assign(dict.fromkeys(range(2), "a"))
     stage.counts_all("a counts everything")
@@ -103,11 +105,11 @@ def test_totals_agree_with_the_log_after_hand_offs_and_a_death_inside_the_transa
 def test_a_partition_whose_state_lies_in_another_file_is_not_read_and_its_owner_counts_on(stage: Stage) -> None:
     """As with a SQLite file on each host."""
     site = stage.site
+    stage.start("a", stage.url)
     stage.produce(100)
     site.assign(dict.fromkeys(range(2), "a"))
     stage.counts_all("a counts everything")
-    stage.spark["c"] = stage.start("c", f"sqlite:///{stage.folder}/another.sqlite")
-    stage.spark["c"].registered()
+    stage.start("c", f"sqlite:///{stage.folder}/another.sqlite")
     site.hand_off({0: "c"})
     stage.produce(100)
     refused = "KPC-101: a has kept state up to offset 100"
