@@ -1,5 +1,8 @@
 """A site that a coordinator runs: plain consumers, the plain loop, and rows that the demonstration's checks can judge."""
 
+import os
+import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -232,6 +235,20 @@ class Managed:
         for consumer in self.consumers.values():
             consumer.close()
         self.site.close()
+
+
+def ran(managed: Managed, *arguments: str, code: int = 0) -> str:
+    """Return the standard output of a command as a separate process, or the error if the command fails as expected."""
+    environment = {
+        **os.environ,
+        "COORDINATOR_CLUSTER": managed.site.cluster,
+        "COORDINATOR_ZOOKEEPER": managed.site.zookeeper,
+        "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": managed.site.kafka,
+    }
+    command = [sys.executable, "-m", "coordinator_tasks", *arguments]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == code, ended.stderr
+    return ended.stderr if code else ended.stdout
 
 
 @dataclass

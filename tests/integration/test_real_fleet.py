@@ -1,9 +1,6 @@
 """A fleet that is scaled and redeployed by commands, on real servers and under traffic; the test launches what is missing."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +15,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import fleet
 from coordinator_tasks.wiring import open_coordinator
 from tests.integration.agent_site import Site, Traffic, wait_for
-from tests.integration.real_site import LIMIT_S, Managed
+from tests.integration.real_site import LIMIT_S, Managed, ran
 
 pytestmark = pytest.mark.integration
 
@@ -35,20 +32,6 @@ def managed(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Mana
 def c(managed: Managed) -> Iterator[Coordinator]:
     with open_coordinator(managed.site.settings) as coordinator:
         yield coordinator
-
-
-def ran(managed: Managed, *arguments: str, code: int = 0) -> str:
-    """Standard output of a command as a process of its own, or the error if it fails as expected."""
-    environment = {
-        **os.environ,
-        "COORDINATOR_CLUSTER": managed.site.cluster,
-        "COORDINATOR_ZOOKEEPER": managed.site.zookeeper,
-        "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": managed.site.kafka,
-    }
-    command = [sys.executable, "-m", "coordinator_tasks", *arguments]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert ended.returncode == code, ended.stderr
-    return ended.stderr if code else ended.stdout
 
 
 def launched(managed: Managed, c: Coordinator) -> list[str]:

@@ -1,10 +1,7 @@
 """The commands for offsets as processes of their own, on real servers, beside Kafka's own tool."""
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +9,7 @@ import pytest
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from tests.integration.agent_site import Site, wait_for
-from tests.integration.real_site import LIMIT_S, Managed
+from tests.integration.real_site import LIMIT_S, Managed, ran
 from tests.kafka_tools import consumer_groups
 
 pytestmark = pytest.mark.integration
@@ -37,26 +34,6 @@ def committed(managed: Managed, offsets: list[int]) -> None:
     """Wait until this is committed."""
     found = lambda: [one.offset for _, one in sorted(managed.site.committed().items())]  # noqa: E731
     wait_for(lambda: found() == offsets and managed.state().value == "Stable", f"{offsets} is committed", LIMIT_S)
-
-
-def ran(managed: Managed, *arguments: str, code: int = 0) -> str:
-    """Standard output of a command, or the error if it fails as expected."""
-    environment: Mapping[str, str] = {
-        **os.environ,
-        "COORDINATOR_CLUSTER": managed.site.cluster,
-        "COORDINATOR_ZOOKEEPER": managed.site.zookeeper,
-        "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": managed.site.kafka,
-    }
-    ended = subprocess.run(
-        [sys.executable, "-m", "coordinator_tasks", *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ended.returncode == code, ended.stderr
-    return ended.stderr if code else ended.stdout
 
 
 def cells(text: str) -> list[list[str]]:
