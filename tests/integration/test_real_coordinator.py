@@ -1,6 +1,5 @@
-"""The coordinator itself on a real ZooKeeper: killed between its writes, run twice at once, lied to."""
+"""The coordinator itself on a real ZooKeeper: run twice at once, lied to."""
 
-import itertools
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -13,10 +12,8 @@ from benchmarks.plain_loop import looping
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.codecs.codec import decode_node, decode_state
 from coordinator_tasks.core.codecs.status_codec import decode_status, encode_status
-from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.machine.invariants import of_topic
 from coordinator_tasks.core.model import Actor, Record, RunningPartition, State, Token, TopicNode, TopicState
-from coordinator_tasks.core.ports import Delete, SetData, ZooKeeper
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
@@ -25,7 +22,7 @@ from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.wiring import Settings, open_coordinator
 from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import wait_for
-from tests.integration.real_site import LIMIT_S, QUICK, Writes
+from tests.integration.real_site import LIMIT_S, QUICK
 from tests.integration.stub_consumer import StubConsumer
 
 pytestmark = pytest.mark.integration
@@ -91,77 +88,6 @@ def cluster(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Clus
     made = Cluster(settings, name)
     yield made
     made.close()
-
-
-class Killed(BaseException):
-    """The run dies here; nothing of ours may catch it."""
-
-
-def killing(c: Coordinator, number: int, when: str) -> Coordinator:
-    """The same coordinator, which dies right before, or right after, its `number`-th write."""
-
-    def die(count: int, _operations: Sequence[object]) -> None:
-        if count == number:
-            raise Killed
-
-    writes = Writes(c.zk, before=die) if when == "before" else Writes(c.zk, after=die)
-    return replace(c, zk=cast("ZooKeeper", writes))
-
-
-def test_an_emptied_topic_node_is_held_until_it_is_mended_and_a_deleted_one_is_planned_anew(cluster: Cluster) -> None:
-    cluster.join("a")
-    with open_coordinator(cluster.settings) as c:
-        cluster.settle(c, "a")
-        path, epoch = c.paths.topic(cluster.topic), cluster.stored(c)[0].epoch
-        c.zk.transact([SetData(path, b"")])
-        (report,) = transitions.step(c, [cluster.topic], LOOP)
-        assert (report.outcome, c.zk.get(path).data) == (TopicOutcome.HELD, b"")
-        assert f"{path}: is empty, though a plan was written to it" in report.reason
-        c.zk.transact([Delete(one) for one in [*(f"{path}/{child}" for child in c.zk.children(path)), path]])
-        topics.refresh_partitions(c)
-        cluster.settle(c, "a")
-        assert cluster.stored(c)[0].epoch > epoch
-
-
-def test_a_run_that_is_killed_around_any_of_its_writes_is_continued_by_the_next(cluster: Cluster) -> None:
-    cluster.join("a")
-    with open_coordinator(cluster.settings) as c:
-        cluster.settle(c, "a")
-    points = 0
-    for number in itertools.count(1):
-        died = [_join_with_a_death(cluster, number, when) for when in ("before", "after")]
-        points += sum(died)
-        if not any(died):
-            break
-    assert points >= 8, "a first answer noted, and three transitions, each before and after"
-
-
-def _join_with_a_death(cluster: Cluster, number: int, when: str) -> bool:
-    """A join whose first run dies at that write; whether it did. What follows is one rebalance like any other."""
-    name = f"b{number}-{when}"
-    with open_coordinator(cluster.settings) as c:
-        known = len(cluster.records(c))
-        cluster.join(name)
-        try:
-            cluster.settle(killing(c, number, when), ["a", name])
-            died = False
-        except Killed:
-            died = True
-    with open_coordinator(cluster.settings) as c:
-        cluster.settle(c, ["a", name])
-        records = cluster.records(c)[known:]
-        assert [(one.source, one.target) for one in records] == JOIN, f"killed {when} write {number}"
-        assert len({one.rebalance for one in records}) == 1
-        moves = [move for one in records for move in one.moves]
-        assert len(moves) == len({move.partition for move in moves}) == PARTITIONS // 2
-        node, _ = cluster.stored(c)
-        assert sorted(cluster.stubs[name].running(cluster.topic)) == [
-            p for p, owner in sorted(node.assignments.items()) if owner == name
-        ]
-        directives.drain(c, name, "test", "the round is over")
-        cluster.settle(c, "a")
-        cluster.stubs.pop(name).stop()
-    return died
 
 
 def test_two_loops_at_once_have_one_effect_and_one_record_for_each_transition(cluster: Cluster) -> None:
