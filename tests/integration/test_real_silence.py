@@ -1,4 +1,4 @@
-"""Hosts that drop packets or refuse: asked within the limit, named, never isolated while registered; absent ones go."""
+"""Hosts that drop packets: asked within the limit, named, never isolated while registered."""
 
 import os
 import socket
@@ -21,7 +21,7 @@ from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.ports import free_port
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.nodes import observe, topics
+from coordinator_tasks.service.nodes import topics
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.plan.transitions import TopicReport
 from coordinator_tasks.wiring import Settings, open_consumer_session, open_coordinator
@@ -244,36 +244,3 @@ def test_a_registered_consumer_behind_dropped_packets_is_named_and_never_isolate
     node, _ = cluster.stored()
     assert taker.running(cluster.topic) == {p for p, owner in node.assignments.items() if owner == "d"}
     assert sum(owner == "a" for owner in node.assignments.values()) == held_by_silent
-
-
-def test_an_address_that_refused_while_the_session_ran_is_not_waited_for_again(cluster: Cluster) -> None:
-    dead = hosted_beside_b(cluster)
-    dead.refuse()
-    cluster.until(lambda: refused_since(cluster) > 0, "noted")
-    cluster.until(lambda: time.time() - refused_since(cluster) >= cluster.c.zk.session_timeout_s, "it refused for long")
-    assert cluster.stored()[0].incarnations.keys() == {"a", "b"}, "a registered one is never gone"
-    first_at = refused_since(cluster)
-    dead.die()
-    cluster.until(lambda: cluster.ended("a") == {dead.incarnation: Ending.REFUSED}, "its end is known")
-    absence = observe.load_claims(cluster.c, ["a"], {})["a"].absence
-    assert absence is not None
-    assert absence.refused_at == first_at < absence.since_at
-    cluster.stable("b")
-
-
-def refused_since(cluster: Cluster) -> float:
-    return observe.load_claims(cluster.c, ["a"], {})["a"].refused_at
-
-
-def test_a_host_that_never_answered_is_given_nothing_and_costs_only_the_limit(cluster: Cluster) -> None:
-    cluster.join("b")
-    cluster.stable("b")
-    with full_backlog(free_port()) as address, open_consumer_session(cluster.settings) as session:
-        session.registry.register(Member("a", session.claim_incarnation("a"), address, BOOT_ID))
-        began = time.monotonic()
-        rounds = 3
-        for _ in range(rounds):
-            cluster.step()
-        assert time.monotonic() - began < rounds * (2 * ASK_S + 5.0)
-        cluster.stable("b")
-        assert cluster.isolated_by("a") == ""
