@@ -34,7 +34,7 @@ def dying_sink(settings: Mapping[str, str]) -> TableSink:
     return sink
 
 
-def by_files(stream: DataFrame, settings: Mapping[str, str]) -> ExactlyOnce:
+def build(stream: DataFrame, settings: Mapping[str, str]) -> ExactlyOnce:
     """Executors write the rows."""
     rows, sink = (
         stream.selectExpr("topic", "partition", "offset", "CAST(value AS STRING) AS text"),

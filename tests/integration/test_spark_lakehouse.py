@@ -42,7 +42,7 @@ def reached(site: Site, offset: int) -> bool:
 def test_the_table_equals_the_log_after_a_hand_off_and_a_death_in_a_commit(
     bench: TableBench, site: Site, tmp_path: Path, point: str
 ) -> None:
-    spark = SparkProcess(site, "a", tmp_path, "tests.integration.lake_pipeline:by_files")
+    spark = SparkProcess(site, "a", tmp_path, "tests.integration.lake_pipeline:build")
     plain = Running(site, "b", Output(delivery=Delivery.EXACTLY_ONCE, store=bench.sink(evolve=True)))
     try:
         spark.registered()
