@@ -307,6 +307,7 @@ REFUSED: Sequence[tuple[tuple[str, ...], str]] = (
     ((*RESET, "--by-duration", "PT-1H"), "KPC-017: 'PT-1H' is no position: a duration is written as"),
     ((*RESET, "--to-datetime", "1969-12-31T00:00:00Z"), "lies before 1970"),
     (("reset-offsets", "{topic}", "--to", "2026-11-21T08:15:00", "--why", "x"), "has no zone; give earliest"),
+    (("offsets", "reset", "--execute", "--topic", "{topic}:4", "--to-latest"), "KPC-017: topic"),
     # Files
     ((*IMPORT, "{escape}"), r"KPC-017: line 1 of the offsets: topic '\x1b[2J' is not managed here"),
     ((*IMPORT, "{huge number}"), "KPC-017: line 1 of the offsets: '9999"),
