@@ -17,12 +17,10 @@ from typing import Any
 import pytest
 
 from coordinator_tasks import logs, wiring
-from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRegistry, claim_incarnation
+from coordinator_tasks.adapters.discovery import ZooKeeperRegistry, claim_incarnation
 from coordinator_tasks.core.codecs.member_codec import encode_fleet
 from coordinator_tasks.core.errors import BadSettings, StoreUnavailable
-from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Ending, Fleet, Member
-from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.run_folder import RunFolder, write_private
 from coordinator_tasks.service.coordinator import Coordinator
@@ -32,11 +30,8 @@ from coordinator_tasks.service.watch import overview
 from coordinator_tasks.settings import Settings, plain_settings, read_settings_file, settings_of
 from spark_apps.launch import launcher, launcher_service
 from spark_apps.launch.launcher_service import Attempts, Host, look
-from tests.fakes.clock import FakeClock
-from tests.fakes.cluster import AllowEverything
-from tests.fakes.consumers import FakeStatusClient
-from tests.fakes.kafka import FakeKafka
-from tests.fakes.zookeeper import FakeZooKeeper, FakeZooKeeperServer
+from tests.fakes.cluster import Cluster
+from tests.fakes.zookeeper import FakeZooKeeper
 
 SETTINGS = Settings(
     "site", "zk:2181", {"bootstrap.servers": "broker:9092", "sasl.password": "s3cret"}, status_token="t0ken"
@@ -55,18 +50,18 @@ def host(tmp_path: Path) -> Iterator[Host]:
 
 
 @pytest.fixture
-def zk() -> FakeZooKeeper:
-    return FakeZooKeeperServer(FakeClock()).connect()
+def cluster() -> Cluster:
+    return Cluster("site")
 
 
 @pytest.fixture
-def c(zk: FakeZooKeeper) -> Coordinator:
-    paths = Paths("site")
-    for folder in paths.folders():
-        zk.ensure(folder)
-    discovery = ZooKeeperDiscovery(zk, paths)
-    neighbours = (FakeStatusClient(), FakeKafka(), FakeClock())
-    return Coordinator(paths, zk, discovery, *neighbours, Policy(), allowed=AllowEverything())
+def zk(cluster: Cluster) -> FakeZooKeeper:
+    return cluster.zk
+
+
+@pytest.fixture
+def c(cluster: Cluster) -> Coordinator:
+    return cluster.coordinator
 
 
 def folder_of(host: Host, consumer: str) -> RunFolder:
