@@ -17,14 +17,6 @@ LISTS = ("budget.hours", "budget.approvers")
 ACCOUNTS = ("zookeeper_access.consumers", "zookeeper_access.coordinator")
 
 
-def test_the_settings_and_those_of_their_groups_are_there_once() -> None:
-    names = [one.name for one in every_setting()]
-    assert {"cluster", "kafka", "zookeeper_access.user", "policy.settle_s", "allowed.code", "budget.hours"} <= set(
-        names
-    )
-    assert len(names) == len(set(names))
-
-
 OTHERS = {
     "discovery": "file:/registry",
     **dict.fromkeys(ACCOUNTS, "sasl:other;x509:CN=another,O=site"),

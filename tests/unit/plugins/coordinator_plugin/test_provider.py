@@ -116,11 +116,6 @@ def stuck_site() -> Site:
     return site
 
 
-def test_a_stuck_topic_is_named_with_its_reason() -> None:
-    (said,) = sentences(stuck_site().coordinator)
-    assert said.startswith("orders is stuck in Closing: ")
-
-
 def test_a_node_that_is_no_topics_hides_no_stuck_topic() -> None:
     site = stuck_site()
     site.zk.transact([Create(f"{site.paths.configs}/no topic")])

@@ -193,16 +193,6 @@ def test_a_consumer_that_does_not_leave_is_ended_at_the_limit(tmp_path: Path) ->
     eventually(lambda: launched.folder.exit_code() == -signal.SIGKILL)
 
 
-def test_a_crash_is_reported_with_its_exit_code_and_the_last_line_of_its_traceback(tmp_path: Path) -> None:
-    folder = RunFolder.of(tmp_path, "shop", "c1").path
-    crash = f"import pathlib; pathlib.Path({str(folder / 'incarnation')!r}).write_text('7'); import no_such_package"
-    launched = Launched(tmp_path, sys.executable, "-c", crash)
-    launched.start()
-    eventually((folder / "why").exists)
-    why = "exit code 1: ModuleNotFoundError: No module named 'no_such_package'"
-    assert (folder / "why").read_text() == launched.folder.reason() == why
-
-
 def test_a_consumer_that_hangs_after_its_announced_leave_is_ended_with_all_processes(tmp_path: Path) -> None:
     folder = RunFolder.of(tmp_path, "shop", "c1")
     hangs = (

@@ -49,18 +49,6 @@ def test_no_form_takes_a_partition_that_kafka_cannot_have() -> None:
     assert {form["items"]["maximum"] for form in fields if "items" in form} == {2**31 - 1}
 
 
-def test_a_dry_run_changes_nothing_and_tells_what_would(shop: Cluster) -> None:
-    planned(shop)
-    before = shop.zk.find(shop.paths.directive("a"))
-    shop.join("b")
-    assert said_of("drain", shop, {"consumer": "a", "why": ""}, dry_run=True) == [
-        "a would give away 4 partitions of orders"
-    ]
-    assert shop.zk.find(shop.paths.directive("a")) == before
-    said_of("drain", shop, {"consumer": "a", "why": ""}, dry_run=False)
-    assert shop.zk.find(shop.paths.directive("a")) is not None
-
-
 def test_an_isolation_says_whose_partitions_nobody_else_takes(shop: Cluster) -> None:
     planned(shop)
     given = {"consumer": "a", "why": "old disk"}

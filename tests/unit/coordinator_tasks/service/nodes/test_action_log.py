@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from coordinator_tasks.core.codecs.history_codec import decode_asked, encode_asked
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.model import ActionRecord, Actor, FieldChange
+from coordinator_tasks.core.model import Actor
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.nodes import action_log, history
@@ -138,9 +137,3 @@ def test_the_records_are_pruned_and_are_no_history_of_a_topic(shop: Shop) -> Non
     assert history.prune_asked(shop.coordinator, keep=1) == 1
     assert [one.action for one in action_log.asked(shop.coordinator)] == ["unfreeze"]
     assert not list(upkeep.upkeep(shop.coordinator, ["orders"]).lines)
-
-
-def test_what_is_stored_is_read_again() -> None:
-    change = FieldChange("config/orders", "paused", "[]", "[1]")
-    value = ActionRecord("pause", "orders", AIRFLOW, 5.0, "why", (change,))
-    assert decode_asked("/p", encode_asked(value), -1) == value

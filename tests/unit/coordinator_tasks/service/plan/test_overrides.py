@@ -19,16 +19,6 @@ def shop() -> Site:
     return stable_site("a")
 
 
-def test_nothing_of_a_frozen_topic_moves_for_one_who_joins_until_it_is_planned_again(shop: Site) -> None:
-    overrides.set_frozen(shop.coordinator, "orders", frozen=True, actor=PERSON)
-    shop.starts("b")
-    shop.settles()
-    assert set(shop.node().assignments.values()) == {"a"}
-    overrides.set_frozen(shop.coordinator, "orders", frozen=False, actor=PERSON)
-    shop.settles()
-    assert sorted(shop.node().assignments.values()) == ["a", "a", "b", "b"]
-
-
 def test_pinned_partitions_move_to_their_consumer_and_come_back_with_it(shop: Site) -> None:
     shop.starts("b")
     found = overrides.set_pins(shop.coordinator, "orders", "a", [0, 1, 2], actor=PERSON)

@@ -20,14 +20,6 @@ def test_only_what_a_start_covers_is_committed_and_never_backwards(stage: Stage)
     assert stage.committed(0).offset == 30
 
 
-def test_idle_partitions_are_committed_again_before_kafka_forgets_them(stage: Stage) -> None:
-    stage.own(0)
-    stage.kafka.stored.clear()
-    stage.tick(TIMING.recommit_s + 1)
-    stage.wait(0.5)
-    assert stage.committed(0).offset == 0
-
-
 def test_a_group_with_subscribed_members_is_named_and_nothing_is_read(stage: Stage) -> None:
     stage.kafka.members["g"] = ("intruder",)
     stage.own(0)
