@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from coordinator_tasks.service.actions.declarations import ACTIONS
 from tests.airflow_process import said_by_airflow
 
 ROOT = Path(__file__).parents[3]
@@ -54,36 +55,7 @@ def dags(parsed: dict[str, Any]) -> dict[str, Any]:
     return dict(parsed["dags"])
 
 
-ACTIONS = {
-    "add_topic",
-    "set_strategy",
-    "remove_topic",
-    "drain",
-    "isolate",
-    "readmit",
-    "pause",
-    "resume",
-    "freeze",
-    "unfreeze",
-    "pin",
-    "unpin",
-    "reset_offsets",
-    "roll_back",
-    "preview",
-    "import_offsets",
-    "undo_offsets",
-    "undrain",
-    "set_fleet",
-    "scale",
-    "redeploy",
-    "upgrade",
-    "upgrade_report",
-    "pause_upgrade",
-    "continue_upgrade",
-    "roll_back_upgrade",
-    "expect_restart",
-    "set_growth",
-}
+FORMS = {name for name, action in ACTIONS.items() if action.form}
 READS = {"preview", "upgrade_report"}
 UPKEEP = {"rebalance", "reconcile", "consumers", "stuck_topic", "approve_plan", "autoscale"}
 
@@ -116,7 +88,7 @@ def test_no_argument_of_any_task_is_a_template(dags: dict[str, Any]) -> None:
 def test_forms_have_titles_and_actions_begin_with_a_dry_run(dags: dict[str, Any]) -> None:
     for dag_id, dag in dags.items():
         assert all(param.get("title") for param in dag["params"].values()), dag_id
-    for dag_id in ACTIONS - READS:
+    for dag_id in FORMS - READS:
         assert dags[dag_id]["params"]["dry_run"]["value"] is True
     for dag_id in READS:
         assert "dry_run" not in dags[dag_id]["params"], "it changes nothing"
@@ -125,7 +97,7 @@ def test_forms_have_titles_and_actions_begin_with_a_dry_run(dags: dict[str, Any]
 
 
 def test_a_text_that_may_be_left_empty_may_be_null_or_airflows_form_does_not_let_it_be(dags: dict[str, Any]) -> None:
-    fields = [field for dag_id in ACTIONS for field in dags[dag_id]["params"].values()]
+    fields = [field for dag_id in FORMS for field in dags[dag_id]["params"].values()]
     empty = [field["type"] for field in fields if field["value"] == ""]
     assert empty == [["null", "string"]] * len(empty)
     assert len(empty) > 10
@@ -155,6 +127,6 @@ def test_a_rebalance_is_a_row_of_few_coarse_tasks(dags: dict[str, Any]) -> None:
 
 def test_further_clusters_have_dags_of_their_own(tmp_path: Path) -> None:
     found = parse(tmp_path, "shop,eu=zookeeper_eu/kafka_eu")["dags"]
-    assert found.keys() == ACTIONS | UPKEEP | {f"{name}__eu" for name in UPKEEP}
+    assert found.keys() == FORMS | UPKEEP | {f"{name}__eu" for name in UPKEEP}
     assert found["drain"]["params"]["cluster"]["enum"] == ["shop", "eu"]
     assert found["rebalance__eu"]["params"]["cluster"]["enum"] == ["eu"]

@@ -54,9 +54,6 @@ def abouts(shop: Cluster, **query: Any) -> list[str]:
     ("action", "given", "about"),
     [
         ("pause", {"topic": "orders", "partitions": [1]}, "orders"),
-        ("pin", {"topic": "orders", "consumer": "a", "partitions": [1]}, "orders"),
-        ("set_strategy", {"topic": "orders", "strategy": "range", "parameters": {}}, "orders"),
-        ("freeze", {"topic": "orders"}, "orders"),
         ("drain", {"consumer": "a"}, "a"),
         ("set_fleet", {"app": "billing", "application": "app.py", "consumers": ["b-1"]}, "billing"),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from coordinator_tasks import __version__, installed
-from coordinator_tasks.adapters.discovery import ZooKeeperRegistry, claim_incarnation
+from coordinator_tasks.adapters.discovery import claim_incarnation
 from coordinator_tasks.cli import main
 from coordinator_tasks.cli.base import user
 from coordinator_tasks.core.codecs.codec import decode_node, decode_release, encode_release
@@ -61,9 +61,7 @@ class Site(Cluster):
 
     def joins(self, consumer: str, topics: tuple[str, ...] = ()) -> None:
         session = self.sessions[consumer] = self.server.connect()
-        incarnation = claim_incarnation(session, self.paths, consumer, 1)
-        member = Member(consumer, incarnation, f"http://{consumer}:1", "boot", topics=topics)
-        ZooKeeperRegistry(session, self.paths, self.clock).register(member)
+        self.join(consumer, session, topics)
         self.statuses.answers[consumer] = self.obey
         self.clock.advance(10)
 
@@ -521,7 +519,6 @@ def test_a_fleet_is_scaled_and_its_size_is_checked(run: Run, site: Site) -> None
     assert (found["code"], found["environment"]) == ("1.4", {"TZ": "UTC"})
     for words, says in (
         (("scale", "nosuch", "3"), "KPC-012: cluster 'site' has no fleet 'nosuch'"),
-        (("scale", "sales", "20000"), "KPC-019: a fleet has 0 to 10000 consumers"),
         (("scale", "sales", "x"), "KPC-002: Invalid value"),
         (
             ("set-fleet", "sales", "--application", "{code}.py", "--consumer", "a"),
@@ -533,8 +530,6 @@ def test_a_fleet_is_scaled_and_its_size_is_checked(run: Run, site: Site) -> None
             ("upgrade", "sales", "v2"),
             "KPC-024: the fleet 'sales' has no version 'v2' (it has: 1.4); say what it runs",
         ),
-        (("upgrade", "sales", "v2", "--step", "0", "--step", "100"), "KPC-024: a step of 0 % cannot be"),
-        (("upgrade", "sales", "v2", "--step", "101"), "KPC-024: a step of 101 % cannot be"),
         (("upgrade", "sales", "v2", "--step", "50", "--step", "5"), "KPC-024: the steps 50, 5 cannot be"),
         (("upgrade", "sales", "v2", "--rule", "mine"), "KPC-025: the settings have no rule 'mine'"),
         (("upgrade-report", "sales"), "KPC-012: the fleet 'sales' has no upgrade"),
@@ -551,9 +546,7 @@ def test_a_fleet_is_scaled_and_its_size_is_checked(run: Run, site: Site) -> None
     ("arguments", "code", "says"),
     [
         (("add-topic", "orders/x", "--group", "g"), 2, "cannot be a topic name"),
-        (("add-topic", "..", "--group", "g"), 2, "cannot be a topic name"),
         (("add-topic", "", "--group", "g"), 2, "the topic name is empty"),
-        (("add-topic", "x" * 250, "--group", "g"), 2, "has 250 characters, more than 249"),
         (("add-topic", "nosuch", "--group", "g"), 2, "there is no topic 'nosuch' in Kafka"),
         (("add-topic", "orders"), 2, "Missing option '--group'"),
         (("add-topic", "orders", "--group", ""), 2, "the consumer group is empty"),
@@ -591,7 +584,6 @@ def test_a_fleet_is_scaled_and_its_size_is_checked(run: Run, site: Site) -> None
         (("plan", "x" * 100_000), 2, " ... "),
         (("topics", "--output", "x" * 100_000), 2, " ... "),
         (("set-fleet", "f", "--application", "a\x1b[2J", "--consumer", "a"), 2, "has characters that cannot be shown"),
-        (("isolate", "consumer-a/b", "--why", "x"), 2, "cannot be a consumer id"),
         (("isolate", "a\x07b", "--why", "x"), 2, "cannot be a consumer id"),
         (("drain", "nobody", "--why", "x"), 2, "has never seen a consumer 'nobody'"),
         (("drain", "nobody"), 2, "Missing option '--why'"),
