@@ -88,17 +88,6 @@ def at_closing(managed: Managed, act: Callable[[TopicNode], None]) -> Callable[[
     return lambda c: replace(c, zk=cast("ZooKeeper", Writes(c.zk, after=look)))
 
 
-def test_three_brokers_hold_a_topic_three_times_and_another_one_leads_after_a_death(
-    brokers: EmbeddedBrokers, managed: Managed, record_property: Figure
-) -> None:
-    assert {len(one.isrs) for one in partitions(managed).values()} == {3}
-    killed = leading(brokers, managed, 0)
-    killed.kill()
-    record_property("another_leads_s", another_leads_s(managed, [killed]))
-    killed.start()
-    wait_for(lambda: len(partitions(managed)[0].isrs) == 3, "the broker is back", LIMIT_S)
-
-
 @pytest.mark.parametrize("dies", ["zookeeper", "broker", "zookeeper and broker"])
 def test_a_hand_off_while_leaders_die_loses_nothing_and_has_one_owner(
     ensemble: EmbeddedEnsemble, brokers: EmbeddedBrokers, managed: Managed, record_property: Figure, dies: str

@@ -15,11 +15,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-import spark_apps
 from coordinator_tasks.core.model import Token
 from spark_apps.delivery import PositionMoved, SinkEntry, SinkStep, SinkUnavailable
 from spark_apps.lakehouse import TableRefused
-from spark_apps.lakehouse.table_sink import CLAIM_WAIT_S, TableSink
+from spark_apps.lakehouse.table_sink import CLAIM_WAIT_S
 from tests.sink_bench import NEW, OLD, TABLES, TableBench, bench_of, patient_claim, rows_of, table_sink
 from tests.table_writer import BATCH, PARTITIONS, WRITER
 
@@ -267,14 +266,9 @@ def test_a_full_disk_in_the_middle_of_a_commit_loses_and_doubles_nothing(
     assert sorted(rows["offset"].to_pylist()) == list(range(reached))
 
 
-def test_a_missing_package_is_named_with_its_extra(bench: TableBench) -> None:
-    module = bench.kind.partition("-")[0]
-    package = {"delta": "deltalake", "iceberg": "pyiceberg"}[module]
+@pytest.mark.parametrize(("module", "package"), [("delta", "deltalake"), ("iceberg", "pyiceberg")])
+def test_a_missing_package_is_named_with_its_extra(module: str, package: str) -> None:
     program = f"import sys; sys.modules['{package}'] = None; import spark_apps.lakehouse.{module}"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False)
     assert f"needs {package}, which is not installed here" in run.stderr
     assert f"kafka-partition-coordinator[{module}]" in run.stderr
-
-
-def test_a_sink_is_public() -> None:
-    assert issubclass(spark_apps.DeltaSink, TableSink)

@@ -137,7 +137,7 @@ def _traced(seed: int, hash_seed: str) -> bytes:
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True).stdout
 
 
-@pytest.mark.parametrize("seed", [3, 58, 1_234])
+@pytest.mark.parametrize("seed", [3, 58])
 def test_a_seed_replays_byte_for_byte_whatever_hashes_come_to(seed: int) -> None:
     first = _traced(seed, "1")
     assert first == _traced(seed, "2")
