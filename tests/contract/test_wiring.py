@@ -6,17 +6,14 @@ from pathlib import Path
 import pytest
 
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
-from coordinator_tasks.core.errors import IdInUse, LookAgain, StoreUnavailable
-from coordinator_tasks.core.model import Actor, Committed, Ending, Fleet, Member, Token
+from coordinator_tasks.core.errors import IdInUse, LookAgain
+from coordinator_tasks.core.model import Ending, Fleet, Member
 from coordinator_tasks.core.ports import Create, Delete, VersionCheck
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.nodes.directives import drain, read_directive
 from coordinator_tasks.service.nodes.fleet import fleets, missing, record_end, set_fleet
-from coordinator_tasks.service.nodes.topics import add_topic, list_topics, refresh_partitions
 from coordinator_tasks.wiring import Settings, open_consumer_session, open_coordinator
-
-PERSON = Actor("command", "ada")
 
 
 @pytest.fixture(params=["zookeeper", "file"])
@@ -31,18 +28,6 @@ def settings(
         session_timeout_s=4.0,
         registry_ttl_s=0.5,
     )
-
-
-def test_a_topic_is_managed_and_its_partitions_listed(settings: Settings) -> None:
-    topic = f"t-{uuid.uuid4().hex[:8]}"
-    with open_coordinator(settings) as c:
-        c.kafka.create_topic(topic, 12)  # type: ignore[attr-defined]
-        config = add_topic(c, topic, f"g-{topic}", actor=PERSON)
-        assert (config.initial_partitions, config.bootstrap_servers) == (12, settings.kafka["bootstrap.servers"])
-        assert add_topic(c, topic, f"g-{topic}", actor=PERSON) == config
-        assert len(c.zk.children(c.paths.topic(topic))) == 12
-        assert refresh_partitions(c)[0].problem == ""
-        assert list_topics(c) == (config,)
 
 
 def test_a_consumer_registers_is_seen_and_keeps_its_id(settings: Settings) -> None:
@@ -84,19 +69,3 @@ def test_draining_and_relaunching_a_fleet(settings: Settings) -> None:
         assert stats[0] == stats[1]
         assert record_end(c, "a", incarnation, Ending.LEFT).ended == {incarnation: Ending.LEFT}
         assert read_directive(c, "a").version == 0
-
-
-def test_a_consumers_offsets_are_those_of_its_group(settings: Settings) -> None:
-    topic = f"t-{uuid.uuid4().hex[:8]}"
-    ours = Committed(0, Token(3, 1, "gen"), "a", settings.cluster, "id")
-    with open_coordinator(settings) as c, open_consumer_session(settings) as session:
-        c.kafka.create_topic(topic, 2)  # type: ignore[attr-defined]
-        session.group_offsets(f"g-{topic}").commit(topic, {1: ours})
-        assert c.kafka.committed({f"g-{topic}": {topic: range(2)}}) == {f"g-{topic}": {topic: {1: ours}}}
-
-
-def test_without_zookeeper_nothing_opens(settings: Settings) -> None:
-    away = Settings("shop", "127.0.0.1:1", settings.kafka, answer_timeout_s=0.5)
-    for opened in (open_coordinator, open_consumer_session):
-        with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1 does not answer within 0\.5 s"), opened(away):
-            pass

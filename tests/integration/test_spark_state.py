@@ -101,7 +101,6 @@ def test_totals_agree_with_the_log_after_hand_offs_and_a_death_inside_the_transa
     stage.counts_all("b counts on from the state that a has left")
 
 
-@pytest.mark.parametrize("stage", ["sqlite"], indirect=True)
 def test_a_partition_whose_state_lies_in_another_file_is_not_read_and_its_owner_counts_on(stage: Stage) -> None:
     """As with a SQLite file on each host."""
     site = stage.site
