@@ -1,6 +1,5 @@
 """The commands for offsets as processes of their own, on real servers, beside Kafka's own tool."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,18 +40,14 @@ def cells(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines() if line.strip() and not line.startswith("Consumer group")]
 
 
-def test_the_tables_are_those_of_kafkas_tool(managed: Managed) -> None:
-    site = managed.site
+def test_tables_and_exported_offsets_are_those_of_kafkas_tool(managed: Managed, tmp_path: Path) -> None:
+    site, file = managed.site, tmp_path / "offsets.csv"
     ours = cells(ran(managed, "offsets", "describe"))
     theirs = cells(consumer_groups(site.kafka, "--describe", "--group", site.group))
     assert ours[0] == theirs[0]
     assert [row[:6] for row in ours[1:]] == sorted((row[:6] for row in theirs[1:]), key=lambda row: int(row[2]))
     owners = managed.node().assignments
     assert [row[8] for row in ours[1:]] == [owners[p] for p in range(4)]
-
-
-def test_offsets_are_exported_by_one_tool_and_imported_by_the_other(managed: Managed, tmp_path: Path) -> None:
-    site, file = managed.site, tmp_path / "offsets.csv"
     scope = ("--reset-offsets", "--dry-run", "--group", site.group)
     written = consumer_groups(site.kafka, *scope, "--topic", f"{site.topic}:0,2", "--shift-by", "-20", "--export")
     file.write_text("".join(f"{line}\n" for line in written.splitlines() if line.count(",") == 2))
@@ -88,21 +83,3 @@ def test_offsets_of_several_groups_are_exchanged_in_both_directions(managed: Man
     assert sorted((row[1], row[2], row[3]) for row in ours[1:] if row[1] == site.topic) == [
         (site.topic, str(partition), "60") for partition in range(4)
     ]
-
-
-def test_a_reset_is_taken_back_while_the_consumers_live(managed: Managed) -> None:
-    site, topic = managed.site, managed.site.topic
-    shown = ran(managed, "offsets", "reset", "--topic", f"{topic}:1", "--to-earliest")
-    assert "60 offsets would be read again" in shown
-    assert managed.ledger.offsets(1) == list(range(60)), "it was only shown"
-    ran(managed, "offsets", "reset", "--topic", f"{topic}:1", "--to-earliest", "--why", "wrong prices", "--execute")
-    wait_for(lambda: managed.ledger.offsets(1)[60:] == list(range(60)), "read again", LIMIT_S)
-    committed(managed, [60, 60, 60, 60])
-    site.produce(10, start=60)
-    committed(managed, [70, 70, 70, 70])
-    undone = json.loads(ran(managed, "offsets", "undo", topic, "--why", "it was right", "--execute", "--json"))
-    assert undone["offsets"] == {"1": 60}
-    wait_for(lambda: managed.ledger.offsets(1)[130:] == list(range(60, 70)), "read again from there", LIMIT_S)
-    committed(managed, [70, 70, 70, 70])
-    assert "has taken back" in ran(managed, "offsets", "undo", topic, "--execute", code=2)
-    assert all(managed.ledger.offsets(p) == list(range(70)) for p in (0, 2, 3)), "the others were not touched"
