@@ -20,6 +20,7 @@ from spark_apps import main, plain
 from spark_apps.launch import launcher
 from tests.integration.agent_site import Rows, Running, Site, wait_for
 from tests.integration.real_site import LIMIT_S, Managed
+from tests.integration.test_embedded_java import fake_java
 
 pytestmark = pytest.mark.integration
 NOWHERE = "127.0.0.1:1"
@@ -152,15 +153,6 @@ def test_a_consumer_without_zookeeper_says_where_it_looked(
     assert "check that it runs and that this address is right" in said[0]
 
 
-def java(folder: Path, version: str) -> Path:
-    """A home with a `java` that tells this version and can do nothing else."""
-    program = folder / "bin" / "java"
-    program.parent.mkdir(parents=True)
-    program.write_text(f'#!/bin/sh\necho \'java version "{version}"\' >&2\n[ "$1" = -version ]\n')
-    program.chmod(0o755)
-    return folder
-
-
 @pytest.mark.parametrize("start", [as_spark, as_launcher])
 def test_a_spark_consumer_without_a_usable_java(
     start: Callable[[str, str], int],
@@ -169,7 +161,7 @@ def test_a_spark_consumer_without_a_usable_java(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(java(tmp_path / "home", "1.8.0_292")))
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "home", 'java version "1.8.0_292"')))
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.setattr("coordinator_tasks.java.INSTALLED", tmp_path / "jvm")
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
