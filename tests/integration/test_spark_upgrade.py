@@ -1,6 +1,6 @@
-"""An upgrade of Spark applications with an exactly-once sink while records flow: one fails in its second step, one (`make clusters`) passes.
+"""An upgrade of Spark applications with an exactly-once sink while records flow: it fails in its second step.
 
-In the step that fails, an application of the new version is killed with -9 inside a transaction.
+In this step, an application of the new version is killed with -9 inside a transaction.
 """
 
 import os
