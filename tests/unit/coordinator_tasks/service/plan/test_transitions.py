@@ -853,15 +853,6 @@ def test_an_owner_whose_claim_was_lost_with_zookeeper_is_noted_and_isolated_all_
     assert site.counts() == {"a": 4}
 
 
-def test_a_detached_consumer_keeps_its_partitions_and_is_never_isolated(site: Site) -> None:
-    site.loses_session("b")
-    for _ in range(5):
-        transitions.step(site.coordinator, ["orders"], LOOP)
-        site.clock.advance(600)
-    assert site.isolation("b") is None
-    assert site.counts() == {"a": 2, "b": 2}
-
-
 @pytest.mark.parametrize("by", ["wait", "step"])
 def test_a_detached_consumer_is_handed_the_node_when_it_has_to_close(site: Site, by: str) -> None:
     joining(site)
@@ -881,21 +872,6 @@ def test_a_detached_consumer_is_handed_the_node_when_it_has_to_close(site: Site,
     transitions.step(site.coordinator, ["orders"], LOOP)
     assert site.state().state is State.STARTING
     assert "c" in site.counts()
-
-
-@pytest.mark.parametrize("how", [Ending.REAPED, Ending.REFUSED])
-def test_a_dead_consumers_partitions_wait_for_the_same_id_while_the_grace_lasts(how: Ending) -> None:
-    site = stable_site("a", "b")
-    site.with_policy(rejoin_grace_s=20.0)
-    site.dies("b", how)
-    transitions.step(site.coordinator, ["orders"], LOOP)
-    assert site.counts() == {"a": 2, "b": 2}
-    site.clock.advance(19.9)
-    transitions.step(site.coordinator, ["orders"], LOOP)
-    assert site.counts() == {"a": 2, "b": 2}
-    site.clock.advance(0.1)
-    transitions.step(site.coordinator, ["orders"], LOOP)
-    assert site.counts() == {"a": 4}
 
 
 def test_a_grace_that_was_noted_by_a_clock_that_is_ahead_counts_anew() -> None:
