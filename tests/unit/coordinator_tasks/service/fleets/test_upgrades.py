@@ -21,7 +21,7 @@ from coordinator_tasks.core.errors import (
 )
 from coordinator_tasks.core.fleet.upgrade import Rule, Upgrade, UpgradeMark, UpgradePhase, rates
 from coordinator_tasks.core.fleet.upgrade_rule import Facts
-from coordinator_tasks.core.model import Actor, Ending, Fleet, FleetVersion, Pause, Pauses, Split, State, Unmoved
+from coordinator_tasks.core.model import Ending, Fleet, FleetVersion, Pause, Pauses, Split, State, Unmoved
 from coordinator_tasks.core.names import MAX_ID_BYTES
 from coordinator_tasks.core.ports import Create, Operation, SetData, ZooKeeper
 from coordinator_tasks.core.text.partition_text import ranges
@@ -783,22 +783,6 @@ def test_one_consumer_is_spoken_of_as_one(site: UpgradingSite) -> None:
     assert "all steps have passed: b-1 gives the rest away and leaves" in said
     assert "b-2 gives everything away and leaves" in said
     assert "b-2 has left" in said
-
-
-@pytest.mark.parametrize("action", ["upgrade", "redeploy"])
-def test_a_task_that_is_tried_again_has_done_it_and_another_run_is_refused(site: UpgradingSite, action: str) -> None:
-    given = {"app": APP, "version": "v2", "code": "v2", "hold_minutes": 1, "patience_minutes": 10, "why": "a test"}
-    given |= {"max_lag_s": 30, "max_errors": 0, "min_rate": 0.0}
-    first = Actor("airflow", "ada", action, "run-1", action, 1)
-    begun = ACTIONS[action].run(site.coordinator, given, first, dry_run=False)
-    before = stored(site)
-    again = ACTIONS[action].run(site.coordinator, given, replace(first, attempt=2), dry_run=False)
-    assert again.lines == ("another try of this task has done it; start a new run to do it again",)
-    assert begun.lines != again.lines
-    for other in (replace(first, run="run-2"), replace(first, run="run-2", attempt=2), PERSON):
-        with pytest.raises(Refused, match="the fleet 'billing' is being"):
-            ACTIONS[action].run(site.coordinator, given, other, dry_run=False)
-    assert stored(site) == before
 
 
 def test_a_drained_old_consumer_stays_drained_after_a_roll_back(site: UpgradingSite) -> None:
