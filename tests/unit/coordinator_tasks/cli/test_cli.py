@@ -547,7 +547,6 @@ def test_a_fleet_is_scaled_and_its_size_is_checked(run: Run, site: Site) -> None
     [
         (("add-topic", "orders/x", "--group", "g"), 2, "cannot be a topic name"),
         (("add-topic", "", "--group", "g"), 2, "the topic name is empty"),
-        (("add-topic", "nosuch", "--group", "g"), 2, "there is no topic 'nosuch' in Kafka"),
         (("add-topic", "orders"), 2, "Missing option '--group'"),
         (("add-topic", "orders", "--group", ""), 2, "the consumer group is empty"),
         (("add-topic", "orders", "--group", "g" * 256), 2, "the consumer group has 256 characters, more than 255"),
@@ -557,14 +556,12 @@ def test_a_fleet_is_scaled_and_its_size_is_checked(run: Run, site: Site) -> None
             2,
             "--parameter gives 'measure' twice; give it once",
         ),
-        (("add-topic", "orders", "--group", "g", "--strategy", "nosuch"), 2, "nosuch"),
         (("add-topic", "orders", "--group", "g", "--property", "x"), 2, "--property 'x' is not name=value"),
         (
             ("add-topic", "orders", "--group", "g", "--property", "group.id=x"),
             2,
             "'group.id' is no property of a topic",
         ),
-        (("add-topic", "orders", "--group", "g", "--property", "fetch.min.bytes=x"), 2, "give a whole number from 1"),
         (
             ("add-topic", "orders", "--group", "g", "--strategy", "weighted", "--parameter", "floor=2"),
             2,
@@ -585,7 +582,6 @@ def test_a_fleet_is_scaled_and_its_size_is_checked(run: Run, site: Site) -> None
         (("topics", "--output", "x" * 100_000), 2, " ... "),
         (("set-fleet", "f", "--application", "a\x1b[2J", "--consumer", "a"), 2, "has characters that cannot be shown"),
         (("isolate", "a\x07b", "--why", "x"), 2, "cannot be a consumer id"),
-        (("drain", "nobody", "--why", "x"), 2, "has never seen a consumer 'nobody'"),
         (("drain", "nobody"), 2, "Missing option '--why'"),
         (("pin", "orders", "consumer-a"), 2, "Missing option '--partition'"),
         (("nosuch",), 2, "No such command 'nosuch'"),

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
-from coordinator_tasks.core.errors import DiscoveryUnavailable, NotManaged, Refused, TopicConflict
+from coordinator_tasks.core.errors import DiscoveryUnavailable, NotManaged, Refused
 from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet, Member
 from coordinator_tasks.core.ports import Discovery, SetData
 from coordinator_tasks.service.actions.action import ONCE
@@ -211,16 +211,6 @@ def test_offsets_are_reset_and_partitions_paused_by_forms_that_show_it_first(sho
     assert said_of("resume", shop, {"topic": "orders"}, dry_run=True)[0] == (
         "partition 1 of orders would be read again"
     )
-
-
-def test_wrong_names_in_a_form_are_one_line_with_the_remedy(shop: Cluster) -> None:
-    given = {"group_id": "g", "start": "earliest", "strategy": "balanced"}
-    with pytest.raises(TopicConflict, match="there is no topic 'nothing' in Kafka"):
-        said_of("add_topic", shop, {"topic": "nothing", **given}, dry_run=True)
-    with pytest.raises(NotManaged, match=r"cluster 'shop' has never seen a consumer 'zoe' \(it knows: none\)"):
-        said_of("isolate", shop, {"consumer": "zoe", "why": ""}, dry_run=True)
-    with pytest.raises(NotManaged, match="'nothing' is not managed"):
-        said_of("remove_topic", shop, {"topic": "nothing"}, dry_run=True)
 
 
 def test_a_topic_is_frozen_and_its_partitions_pinned_by_forms(shop: Cluster) -> None:
