@@ -17,7 +17,16 @@ from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.core.codecs.codec import decode_release, encode_node
 from coordinator_tasks.core.codecs.member_codec import decode_member
 from coordinator_tasks.core.codecs.status_codec import decode_status
-from coordinator_tasks.core.model import Committed, ConsumerStatus, Handoff, Release, TopicNode, TopicStatus
+from coordinator_tasks.core.model import (
+    Committed,
+    ConsumerStatus,
+    Handoff,
+    Release,
+    Seek,
+    StateOnReset,
+    TopicNode,
+    TopicStatus,
+)
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.wiring import Settings, open_zookeeper
@@ -112,6 +121,12 @@ class Site:
                 incarnations={**self.node.incarnations, **incarnations},
             )
         )
+
+    def seek(self, partition: int, offset: int, state: StateOnReset | None = None) -> TopicNode:
+        """Send an owned partition to an offset."""
+        epoch = self.node.epoch + 1
+        seeks = {partition: Seek(offset, epoch, state)}
+        return self.write(replace(self.node, since={**self.node.since, partition: epoch}, seeks=seeks))
 
     def incarnation(self, consumer: str) -> int:
         path = self.paths.member(consumer)
