@@ -138,8 +138,9 @@ def _stateful(topic: str, world: World, assignments: Mapping[int, str], partitio
     if not rows:
         return ""
     return (
-        f"{named(sorted(rows))} {agreed(len(rows), 'has', 'have')} state ({counted(sum(rows.values()), 'row')}); say what "
-        "happens to the state: keep (records that are read again are counted again) or reset (the state begins empty)"
+        f"{named(sorted(rows))} {agreed(len(rows), 'has', 'have')} state ({counted(sum(rows.values()), 'row')}); say with "
+        "--state, or in the form's field State, what happens to the state: keep (records that are read again are counted "
+        "again) or reset (the state begins empty)"
     )
 
 

@@ -152,7 +152,7 @@ def test_a_reset_restarts_its_partitions_alone_and_the_history_keeps_where_they_
 @pytest.mark.parametrize("said", StateOnReset)
 def test_a_reset_of_a_partition_with_state_asks_what_happens_to_the_state(shop: Shop, said: StateOnReset) -> None:
     shop.states = {0: StateSize(12, 400), 1: StateSize(0, 0)}
-    asks = r"partition 0 has state \(12 rows\); say what happens to the state: keep .* or reset"
+    asks = r"partition 0 has state \(12 rows\); say with --state, or in the form's field State, .*: keep .* or reset"
     with pytest.raises(BadOffsets, match=asks):
         positions.preview(shop.coordinator, "orders", "earliest")
     with pytest.raises(BadOffsets, match=asks):
