@@ -13,7 +13,19 @@ from coordinator_tasks.core.errors import InvalidName, Malformed
 from coordinator_tasks.core.machine import causes, machine
 from coordinator_tasks.core.machine.deciding import Deciding
 from coordinator_tasks.core.machine.decision import TopicOutcome
-from coordinator_tasks.core.model import FORMATS, Actor, Explanation, Member, Split, State, TopicState
+from coordinator_tasks.core.model import (
+    FORMATS,
+    PACKED,
+    PROPERTIES,
+    SEEKS,
+    Actor,
+    Explanation,
+    Member,
+    Split,
+    State,
+    StateOnReset,
+    TopicState,
+)
 from coordinator_tasks.core.text.json_fields import MAX_BYTES, MAX_NUMBER, Fields
 from coordinator_tasks.core.text.partition_text import MAX_PARTITIONS, numbers
 from tests.world.scene import CONFIG, NOW, Scene, stable
@@ -138,6 +150,18 @@ def test_during_an_upgrade_what_is_on_its_way_is_not_explained_as_kept() -> None
         ("a keeps it, as the upgrade of shop asks in this step", (0, 1, 2)),
         ("b has it and it is not touched: it is on its way, or nobody can take it from b now", (3,)),
     ]
+
+
+@pytest.mark.parametrize(("state", "given"), [(None, True), (StateOnReset.RESET, False)])
+def test_a_newcomer_that_would_pass_over_the_state_of_a_seek_gets_nothing(
+    state: StateOnReset | None, given: bool
+) -> None:
+    scene = stable("a")
+    plan, actor = Explanation("manual", "", "asked for", ()), Actor("command", "ann")
+    scene.write(machine.seek(scene.view(), scene.world(), scene.policy, actor, {0: 1}, plan, state))
+    scene.joins("older", formats=(SEEKS, PROPERTIES, PACKED)).joins("new")
+    able = machine.able(scene.view(), scene.world(), scene.policy)
+    assert able.keys() == {"a", "new", *(["older"] if given else [])}
 
 
 def test_a_newcomer_that_cannot_read_the_properties_gets_nothing_and_an_owner_keeps_what_it_has() -> None:
