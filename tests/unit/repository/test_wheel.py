@@ -92,8 +92,10 @@ def test_a_wheel_of_the_sdist_is_the_same_and_fetches_nothing(wheel: Path, tmp_p
     subprocess.run([*build, "sdist"], cwd=ROOT, check=True, capture_output=True, timeout=120)
     (sdist,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
-        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.2 of Debian has none
-        archive.extractall(tmp_path)
+        how: Any = (
+            {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        )  # Python 3.11.2 of Debian has no filters
+        archive.extractall(tmp_path, **how)
     (source,) = (path for path in tmp_path.iterdir() if path.is_dir())
     nothing = {"PATH": "/nowhere", "COORDINATOR_CACHE": "/proc/nowhere"}
     subprocess.run([*build, "wheel"], cwd=source, check=True, capture_output=True, timeout=120, env=nothing)
