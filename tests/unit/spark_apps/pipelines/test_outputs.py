@@ -31,7 +31,8 @@ class Runner:
             writer=WRITER, batches=SimpleNamespace(adds=lambda: STEPS, refuse=self.refused.append)
         )
 
-    def agree(self, *terms: object, idle_s: float = inf) -> None:
+    def agree(self, *terms: object, idle_s: float = inf, keeps_state: bool = False) -> None:
+        assert not keeps_state
         self.agreed.append(terms if idle_s == inf else (*terms, idle_s))
 
     def edit(self, change: Any) -> Any:
