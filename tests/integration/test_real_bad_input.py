@@ -206,6 +206,7 @@ def typed(
     monkeypatch.setenv("COORDINATOR_KAFKA_BOOTSTRAP_SERVERS", standing.site.kafka)
 
     def command(*arguments: str) -> tuple[int, str]:
+        capsys.readouterr()  # a test of another file may have left the log at INFO, and a test looks into ZooKeeper before
         code = _cli(*arguments)
         return code, one_line(capsys) if code else capsys.readouterr().out
 
