@@ -70,9 +70,10 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def one_line(captured: pytest.CaptureFixture[str]) -> str:
-    """What was said: one printable line, beside the log of consumers that run in this process."""
+    """What was said: one printable line, beside the log of consumers and of earlier tests' clients in this process."""
     out, err = captured.readouterr()
-    err = "".join(line for line in err.splitlines(keepends=True) if " INFO spark_apps.agent." not in line)
+    others = (" INFO spark_apps.agent.", " kazoo.client ")
+    err = "".join(line for line in err.splitlines(keepends=True) if not any(one in line for one in others))
     assert out == ""
     assert err.count("\n") == 1, err
     assert err.rstrip("\n").isprintable(), repr(err)
