@@ -47,9 +47,9 @@ class StatefulSink(DatabaseSink):
     def _first_epochs(
         self, cursor: Cursor, writer: Writer, tokens: Mapping[int, Token], stored: Stored
     ) -> Mapping[int, int]:
-        """A row that was there before this claim has the token of the former owner."""
-        entries = {p: stored[p][1].token if stored[p][0] == writer.topic_id else token for p, token in tokens.items()}
-        return StateRows(cursor, writer, "").first_epochs({p: token.epoch for p, token in entries.items()})
+        """See `DatabaseSink`. An entry that is older than this claim has the token of a former owner."""
+        known = {p: entry.token for p, (topic_id, entry) in stored.items() if topic_id == writer.topic_id}
+        return StateRows(cursor, writer, "").first_epochs({p: t.epoch for p, t in {**tokens, **known}.items()})
 
     def _reset(self, cursor: Cursor, writer: Writer, partition: int) -> None:
         """Delete the partition's state, if the person who reset the offset, or else the pipeline, wants so."""

@@ -113,8 +113,7 @@ class StateRows:
 
     def partitions(self, among: Collection[int]) -> dict[int, PartitionRow]:
         """Return the rows about these partitions as a whole."""
-        found = self.cursor.query_in(_PARTITIONS, (*self._place, b"", PARTITION), '"partition"', sorted(among))
-        return {p: self._row(PartitionRow, p, PARTITION, bytes(value)) for p, value in found}
+        return self._about(PartitionRow, PARTITION, among)
 
     def begun_with(self, partition_count: int) -> int | None:
         """Return the number of the topic's partitions when the state began. State without this number begins now.
@@ -135,14 +134,21 @@ class StateRows:
 
     def first_epochs(self, epochs: Mapping[int, int]) -> dict[int, int]:
         """Return the epochs of the partitions' first claims; a partition without a first claim is noted with the given epoch."""
-        cluster, topic, topic_id, operator = self._place
-        rows = [
-            (cluster, topic, topic_id, p, operator, b"", CLAIMED, msgspec.msgpack.encode(ClaimRow(epoch)), None)
-            for p, epoch in sorted(epochs.items())
-        ]
-        self.cursor.merge(TABLE, COLUMNS, rows)
-        found = self.cursor.query_in(_PARTITIONS, (*self._place, b"", CLAIMED), '"partition"', sorted(epochs))
-        return {p: self._row(ClaimRow, p, CLAIMED, bytes(value)).epoch for p, value in found}
+        found = {p: row.epoch for p, row in self._about(ClaimRow, CLAIMED, epochs).items()}
+        new = {p: epoch for p, epoch in epochs.items() if p not in found}
+        if new:
+            cluster, topic, topic_id, operator = self._place
+            rows = [
+                (cluster, topic, topic_id, p, operator, b"", CLAIMED, msgspec.msgpack.encode(ClaimRow(epoch)), None)
+                for p, epoch in sorted(new.items())
+            ]
+            self.cursor.merge(TABLE, COLUMNS, rows)
+        return found | new
+
+    def _about(self, kind: type[R], name: str, among: Collection[int]) -> dict[int, R]:
+        """Return the row of this name about each of these partitions as a whole, where there is one."""
+        found = self.cursor.query_in(_PARTITIONS, (*self._place, b"", name), '"partition"', sorted(among))
+        return {p: self._row(kind, p, name, bytes(value)) for p, value in found}
 
     def put_partition(self, partition: int, row: PartitionRow) -> None:
         """Store the row about the partition as a whole."""
