@@ -27,10 +27,10 @@ from coordinator_tasks.core.model import (
     Actor,
     Cause,
     CauseKind,
-    ConsumerStatus,
     Explanation,
     State,
     StateOnReset,
+    topic_status,
 )
 from coordinator_tasks.core.text.cause_text import listed, of_one
 from coordinator_tasks.core.text.json_fields import MAX_COUNT
@@ -88,8 +88,8 @@ def seek(
 ) -> Decision:
     """Let these partitions continue at these offsets, for the reasons in `plan`, without any other plan.
 
-    Return a decision to `WAIT` while a partition moves, an owner is lost or a recovery is needed, and to hold while it is
-    not said what happens to the partitions' state.
+    Return a decision to `WAIT` while a partition moves, an owner is lost or a recovery is needed. Hold if a partition has
+    state and `state` is `None`.
     """
     held = _why_held(view)
     if held or view.config.removed or view.node is None:
@@ -130,8 +130,7 @@ def _stateful(topic: str, world: World, assignments: Mapping[int, str], partitio
     """Return, in words, which of these partitions have state by their owners' answers; empty if none has."""
     rows: dict[int, int] = {}
     for partition in partitions:
-        answer = world.answers.get(assignments.get(partition, ""))
-        status = answer.topics.get(topic) if isinstance(answer, ConsumerStatus) else None
+        status = topic_status(world.answers.get(assignments.get(partition, "")), topic)
         running = status.running.get(partition) if status is not None else None
         if running is not None and running.state is not None and running.state.rows:
             rows[partition] = running.state.rows
