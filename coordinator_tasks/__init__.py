@@ -1,3 +1,3 @@
-"""A central coordinator that decides which consumer reads which Kafka partition."""
+"""A central coordinator: assigns Kafka's partitions to consumers, in place of Kafka's own group rebalance."""
 
 __version__ = "0.3.0"

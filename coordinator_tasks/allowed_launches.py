@@ -1,7 +1,7 @@
 """The launches that a site permits: read from the settings of the host that launches, never from ZooKeeper.
 
-Fleets are stored in ZooKeeper. Whoever may write fleets must not choose the code that runs on our hosts, its log-ins,
-or its output files.
+Fleets are stored in ZooKeeper. An account with the right to write fleets must not choose the code on our hosts, or the
+log-ins and output files of this code.
 """
 
 import re

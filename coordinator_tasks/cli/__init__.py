@@ -133,4 +133,4 @@ def _flush(stream: TextIO) -> None:
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
     except OSError:
-        pass  # such as a full disk, which the interpreter reports at its exit
+        pass  # the disk is full, for example; the interpreter reports the error at the exit

@@ -137,7 +137,7 @@ def read_file(path: Path, most: int, what: str, refusal: type[Refused]) -> bytes
 
 
 def write_new(file: Path, data: bytes, *, private: bool = False) -> None:
-    """Write a new file. It gets its name only when it is complete and on disk. `private`: only this user may read it.
+    """Write a new file. The name appears only when the whole content is on disk. `private`: only this user may read it.
 
     Raises `Refused` if the file exists or cannot be written.
     """

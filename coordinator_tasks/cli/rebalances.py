@@ -40,7 +40,7 @@ from coordinator_tasks.tables import visible
 commands = typer.Typer()
 MAX_LIMIT = 1_000_000  # maximum rebalances or actions shown
 STEP_LEVEL = logging.WARNING
-"""Commands log nothing below this level. `run` logs its steps at this level, because they are its purpose."""
+"""Commands log nothing below this level. For the command `run`, steps are the purpose, so steps have this level."""
 log = logging.getLogger(__name__)
 ACTIONS_HELP = "Show the actions of persons instead: person, action, reason, former value."
 

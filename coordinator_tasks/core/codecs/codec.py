@@ -68,7 +68,7 @@ _NODE = Shape(
         "supersedes": Item("supersedes", _COUNTS_BY_NAME),
         "paused": Item("paused", kinds.PARTITION_SET),
         "removed": Item("removed", kinds.FLAG, False),
-        # A release that does not know one of these fields refuses the node, and its consumers keep their former node.
+        # Releases without one of these fields refuse the node, so their consumers go on by the former node.
         # An earlier release wrote the properties among the node's own fields.
         "properties": Item(
             "properties",

@@ -110,7 +110,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class GrowthObservation:
-    """An observation of the fleet. `busy`: consumer → records/s that it read while it always had a backlog.
+    """An observation of the fleet. `busy`: consumer → records/s read during an uninterrupted backlog.
 
     `unsure`: why no decision is possible now (old measurements, an upgrade, an unfinished rebalance); else empty.
     """

@@ -15,8 +15,8 @@ Rules:
 - Every registered consumer is asked. If traces of an earlier generation exist, the recovery waits for silent consumers.
 - The new node has a new generation. Its epoch is 1 + the largest of the node's, acted and committed epochs.
   `supersedes` lists the epochs that went into the node, so that consumers of the older generations may accept the node.
-- A partition is adopted, and goes on undisturbed, if exactly one consumer runs it, held it (by the node) or last
-  committed it. With several such consumers the partition goes through the barrier. So all partitions must be listed.
+- A partition is adopted, and goes on undisturbed, if exactly one consumer runs the partition, held the partition (by the
+  node) or made its last commit. With several such consumers the partition goes through the barrier. So all partitions must be listed.
 - A pending seek is kept, under its own epoch. A commit under a later epoch proves that the seek is done.
 """
 
