@@ -55,10 +55,10 @@ FIGURES = (
         "",
     ),
     Figure(
-        "extra pause: `kill -9` that nobody reports",
+        "extra pause: unreported `kill -9`",
         "hand-offs, compared",
         TITLES[OURS],
-        ("kill -9 that nobody reports",),
+        ("unreported kill -9",),
         _PAUSE,
         (TITLES[FENCED], *KAFKA),
     ),

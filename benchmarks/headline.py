@@ -53,8 +53,8 @@ EVENTS = {
     "leave": "clean leave",
     "rolling": "rolling restart",
     "crash": "kill -9, reported by the launcher",
-    "silent": "kill -9 that nobody reports",
-    "gone": "a host that is gone",
+    "silent": "unreported kill -9",
+    "gone": "a lost host",
 }
 TITLES_OF_KINDS = {**EVENTS, "crash": "kill -9"}
 DETAILS = (
