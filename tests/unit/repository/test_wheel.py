@@ -92,9 +92,8 @@ def test_a_wheel_of_the_sdist_is_the_same_and_fetches_nothing(wheel: Path, tmp_p
     subprocess.run([*build, "sdist"], cwd=ROOT, check=True, capture_output=True, timeout=120)
     (sdist,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
-        how: Any = (
-            {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-        )  # Python 3.11.2 of Debian has no filters
+        # Python 3.11.2 of Debian has no filters.
+        how: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
         archive.extractall(tmp_path, **how)
     (source,) = (path for path in tmp_path.iterdir() if path.is_dir())
     nothing = {"PATH": "/nowhere", "COORDINATOR_CACHE": "/proc/nowhere"}
