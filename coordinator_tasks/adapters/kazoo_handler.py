@@ -6,7 +6,7 @@ third of the client's cost of a read (`benchmarks/reads.py`). `poll` needs no ob
 
 import math
 import select
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo.handlers.threading import SequentialThreadingHandler
@@ -16,7 +16,14 @@ _BROKEN = select.POLLHUP | select.POLLERR | select.POLLNVAL
 
 
 class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's handler, but it waits with `poll`."""
+    """kazoo's handler, but it waits with `poll`, and an attempt to connect takes at most `connect_limit_s()` seconds."""
+
+    def __init__(self, connect_limit_s: Callable[[], float] = lambda: math.inf) -> None:
+        super().__init__()
+        self._connect_limit_s = connect_limit_s
+
+    def create_connection(self, *args: Any, timeout: float, **options: Any) -> Any:
+        return super().create_connection(*args, timeout=min(timeout, self._connect_limit_s()), **options)
 
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], _exceptional: Sequence[Any], timeout: float | None = None

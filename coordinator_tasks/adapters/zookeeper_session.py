@@ -2,6 +2,9 @@
 
 A server that was restored, or lost its data, hangs up on clients that have seen a newer transaction. kazoo would retry
 for ever. After a session time-out of hang-ups, the session is given up and a new session begins.
+
+kazoo waits a whole session time-out for a host that is off, or for a lost answer to its log-in. The session would end
+meanwhile, so an attempt takes at most a third of the time-out.
 """
 
 import logging
@@ -49,6 +52,8 @@ from coordinator_tasks.core.ports import Connection
 _RECONNECT_PAUSE_S = 0.05
 # Retry for ever, at least once a second. kazoo's default pauses double up to an hour.
 _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
+# An attempt to connect takes at most this share of the session time-out, but may always take this many seconds.
+_ATTEMPTS, _ATTEMPT_S = 3, 1.0
 _CONNECTIONS = {
     KazooState.CONNECTED: Connection.CONNECTED,
     KazooState.SUSPENDED: Connection.SUSPENDED,
@@ -103,7 +108,7 @@ class KazooSession:
                 self._hosts,
                 timeout=session_timeout_s,
                 connection_retry=dict(_RECONNECT),
-                handler=PollingHandler(),
+                handler=PollingHandler(self._attempt_limit_s),
                 **options,
             )
             for host, _ in self.client.hosts:
@@ -121,11 +126,17 @@ class KazooSession:
             threading.Thread(target=self.close, name="zookeeper-give-up", daemon=True).start()
             raise
 
+    def _attempt_limit_s(self) -> float:
+        return max(_ATTEMPT_S, self._granted_s / _ATTEMPTS)
+
     def _note_granted_timeout(self) -> None:
         """Store the time-out that the server grants, which kazoo only logs. At this time the log-in has succeeded."""
         # kazoo tells its listeners only the state, not the granted time-out or why an attempt failed.
         connection = self.client._connection  # noqa: SLF001
-        connect = connection._connect  # noqa: SLF001
+        connect, invoke = connection._connect, connection._invoke  # noqa: SLF001
+
+        def invoke_soon(timeout: float, *request: Any, **options: Any) -> Any:  # only an attempt to connect uses this
+            return invoke(min(timeout, self._attempt_limit_s()), *request, **options)
 
         def connect_and_note(host: str, ip: str, port: int) -> tuple[float, float]:
             try:
@@ -148,7 +159,7 @@ class KazooSession:
             self._ready.set()
             return read_timeout_ms, connect_timeout_ms
 
-        connection._connect = connect_and_note  # noqa: SLF001
+        connection._connect, connection._invoke = connect_and_note, invoke_soon  # noqa: SLF001
 
     def _note_hang_up(self, error: ConnectionDropped) -> None:
         """Give up the session if servers have accepted and then closed our connections for a session time-out.

@@ -15,6 +15,8 @@ from coordinator_tasks.core.errors import Refused, StoreUnavailable
 from coordinator_tasks.core.ports import Connection, Create, SetData
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from tests.ended_session import end_session
+from tests.faults.proxy import Proxy
+from tests.integration.agent_site import wait_for
 
 WAIT_S = 20.0
 
@@ -28,8 +30,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeep
 class Session:
     """A session with what its listener has heard."""
 
-    def __init__(self, server: EmbeddedZooKeeper, timeout_s: float = 4.0, answer_timeout_s: float = 1.0) -> None:
-        self.zk = KazooZooKeeper(server.connect_string, session_timeout_s=timeout_s, answer_timeout_s=answer_timeout_s)
+    def __init__(self, address: str, timeout_s: float = 4.0, answer_timeout_s: float = 1.0) -> None:
+        self.zk = KazooZooKeeper(address, session_timeout_s=timeout_s, answer_timeout_s=answer_timeout_s)
         self.heard: list[Connection] = []
         self._news = threading.Condition()
         self.zk.listen(self._note)
@@ -39,14 +41,17 @@ class Session:
             self.heard.append(connection)
             self._news.notify_all()
 
-    def await_heard(self, connection: Connection) -> None:
+    def await_heard(self, connection: Connection) -> float:
+        """Return after how many seconds the connection's change was heard."""
+        begun_s = time.monotonic()
         with self._news:
             assert self._news.wait_for(lambda: connection in self.heard, WAIT_S), self.heard
+        return time.monotonic() - begun_s
 
 
 @pytest.fixture
 def session(server: EmbeddedZooKeeper) -> Iterator[Session]:
-    made = Session(server)
+    made = Session(server.connect_string)
     yield made
     made.zk.close()
 
@@ -58,7 +63,7 @@ def test_the_session_timeout_is_the_one_that_was_granted(server: EmbeddedZooKeep
 
 
 def test_a_stopped_server_is_said_and_nothing_is_written_later(server: EmbeddedZooKeeper) -> None:
-    session = Session(server, timeout_s=20.0)
+    session = Session(server.connect_string, timeout_s=20.0)
     session.zk.ensure("/stop")
     number = session.zk.session_id
     server.kill()
@@ -78,8 +83,23 @@ def test_a_stopped_server_is_said_and_nothing_is_written_later(server: EmbeddedZ
     session.zk.close()
 
 
+def test_a_lost_handshake_ends_no_session(server: EmbeddedZooKeeper) -> None:
+    with Proxy(server.connect_string) as proxy:
+        session = Session(proxy.address, timeout_s=12.0)
+        number = session.zk.session_id
+        proxy.swallow()
+        session.await_heard(Connection.SUSPENDED)
+        wait_for(lambda: proxy.open == 1, "the client has come again", WAIT_S)
+        proxy.let_through(keep=True)
+        # The server counts from the last ping, up to four seconds ago.
+        assert session.await_heard(Connection.CONNECTED) < 8.0
+        assert session.zk.session_id == number
+        assert Connection.LOST not in session.heard
+        session.zk.close()
+
+
 def test_a_read_outlasts_a_short_restart(server: EmbeddedZooKeeper) -> None:
-    patient = Session(server, answer_timeout_s=WAIT_S)
+    patient = Session(server.connect_string, answer_timeout_s=WAIT_S)
     patient.zk.ensure("/restart")
     found: list[object] = []
     server.kill()
@@ -186,7 +206,7 @@ def test_a_server_with_older_data_gets_a_new_session_after_the_old_ones_time_out
     with EmbeddedZooKeeper(tmp_path / "server") as own:
         store = own.data_dir / "data" / "version-2"
         # kazoo waits up to a second between its attempts.
-        session = Session(own, timeout_s=1.0, answer_timeout_s=WAIT_S)
+        session = Session(own.connect_string, timeout_s=1.0, answer_timeout_s=WAIT_S)
         session.zk.ensure("/kept")
         own.stop()
         if older:

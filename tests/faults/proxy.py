@@ -50,11 +50,19 @@ class Proxy:
         self._swallowing.set()
         self.cut()
 
-    def let_through(self) -> None:
+    def let_through(self, *, keep: bool = False) -> None:
+        """`keep`: connections whose bytes were swallowed stay open, and never get an answer."""
         self._refusing.clear()
         if self._swallowing.is_set():
             self._swallowing.clear()
-            self.cut()  # they come again
+            if not keep:
+                self.cut()  # they come again
+
+    @property
+    def open(self) -> int:
+        """The number of open sockets."""
+        with self._lock:
+            return len(self._open)
 
     def _accept(self) -> None:
         with suppress(OSError):

@@ -2,9 +2,11 @@
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
+from kazoo.handlers.threading import KazooTimeoutError
 
 from coordinator_tasks.adapters.kazoo_handler import PollingHandler
 
@@ -45,3 +47,11 @@ def test_a_socket_that_is_closed_here_is_said_to_be_so(pair: Pair) -> None:
 def test_a_time_that_is_over_is_refused_and_not_waited_for_without_end(pair: Pair) -> None:
     with pytest.raises(ValueError, match="negative"):
         PollingHandler().select([pair[0]], [], [], -1.5)
+
+
+def test_a_host_that_is_off_is_given_up_at_the_limit() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.create_connection(full.getsockname()):
+        begun_s = time.monotonic()
+        with pytest.raises((OSError, KazooTimeoutError)):  # Linux drops the request, as if the host were off
+            PollingHandler(lambda: 0.1).create_connection(full.getsockname(), timeout=60.0)
+        assert time.monotonic() - begun_s < 30.0
