@@ -14,6 +14,7 @@ import logging
 import shutil
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -25,7 +26,7 @@ from typing import Self
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from coordinator_tasks.core.errors import BadOption, Refused
+from coordinator_tasks.core.errors import BadOption, NoAccess, Refused, Unavailable
 from coordinator_tasks.core.model import TopicNode
 from coordinator_tasks.core.text import topic_patterns
 from coordinator_tasks.settings import settings_from_environment
@@ -36,7 +37,7 @@ from spark_apps.delivery.hooks import Hooks, intercepted
 from spark_apps.delivery.lineage import outputs_of
 from spark_apps.pipelines import Build, Output
 from spark_apps.pipelines.bad_records import Rerun
-from spark_apps.pipelines.outputs import agreed_writer
+from spark_apps.pipelines.outputs import agreed_writer, rows_before_sink
 from spark_apps.records.agent_socket import AgentServer, Reading
 from spark_apps.spark import progress, session, source
 from spark_apps.spark.asking import Asking
@@ -44,11 +45,13 @@ from spark_apps.spark.executors import Executors
 from spark_apps.spark.stateless import check_stateless
 from spark_apps.spark.subscription import registered
 from spark_apps.spark.topic_query import SPARK_ERRORS, TopicQuery
-from spark_apps.spark.warm_up import warm_up
+from spark_apps.spark.warm_up import Rehearsal, newest_record, rehearse, warm_up
 from spark_apps.topic_readers import TopicReaders, make_runner
 
 ANY = ".*"
 END_S = 5.0
+TOPICS_TRIED = 5
+"""Topics of a pipeline in which a record is looked for, for its rehearsal."""
 
 log = logging.getLogger(__name__)
 
@@ -61,9 +64,9 @@ class SparkSettings:
     folder for this process's checkpoints; empty = a temporary folder; with executors on other hosts, the driver must
     reach the folder. `kafka_file`: path of Kafka's secret settings on the executors. `idempotent_sink`: allow
     speculative execution. `state_stays_behind`: allow queries whose Spark state does not move with a partition.
-    `warm_up`: run a few empty batches before the registration, so that the first partitions do not wait for a cold
-    Spark; a consumer whose executors cannot read such a batch does not register. `hooks`: a listener and interceptors
-    for all topics.
+    `warm_up`: before the registration, run a few empty batches, and each pipeline without records and without its sink,
+    so that the first partitions do not wait for a cold Spark; a consumer whose executors cannot read an empty batch does
+    not register. `hooks`: a listener and interceptors for all topics.
     """
 
     options: Mapping[str, str] = field(default_factory=dict)
@@ -188,10 +191,32 @@ class Consumer(TopicReaders[TopicQuery]):
         process.wants(self._registered())
         if self._how.warm_up:
             brokers = self._settings.site.kafka["bootstrap.servers"]
-            warm_up(self._spark, brokers, self._how.options, self._how.kafka_file, lambda: process.leaving)
+            how = (brokers, self._how.options, self._how.kafka_file, lambda: process.leaving)
+            warm_up(self._spark, *how)
+            rehearse(self._spark, self._rehearsals(process), *how)
         context = self._spark.sparkContext
         process.works_in(context.uiWebUrl or "", context.applicationId or "")
         return process.run(self)
+
+    def _rehearsals(self, process: Process) -> list[Rehearsal]:
+        """Return a rehearsal for each pipeline, with a topic that has a record if one of the first topics has one."""
+        found: dict[int, Rehearsal] = {}  # by the pipeline's number
+        tried = Counter[int]()
+        try:
+            for topic, node in process.topics():
+                number = next((n for n, one in enumerate(self._pipelines) if one.matches(topic)), None)
+                if number is None or tried[number] == TOPICS_TRIED or (number in found and found[number].record.size):
+                    continue
+                tried[number] += 1
+                with suppress(NoAccess):
+                    record = newest_record(process.connect(node), topic)
+                    found[number] = Rehearsal(partial(self._rows, topic, self._pipelines[number].build), topic, record)
+        except (Unavailable, NoAccess) as error:
+            log.info("some pipelines are not rehearsed: %s", error)
+        return list(found.values())
+
+    def _rows(self, topic: str, build: Build, stream: DataFrame) -> DataFrame:
+        return rows_before_sink(build(self._intercepted(topic, stream), self._how.pipeline))
 
     def leave(self, within_s: float | None = None) -> None:
         """Ask for a clean leave; may be called from any thread."""

@@ -19,6 +19,7 @@ from spark_apps.delivery.database_sink import DatabaseSink
 from spark_apps.delivery.hooks import Hooks
 from spark_apps.pipelines import AtLeastOnce, AtMostOnce, ExactlyOnce, Output, check_writer
 from spark_apps.pipelines.bad_records import Rerun, found_in
+from spark_apps.spark import stateless
 from spark_apps.state.sink import StatefulSink
 from spark_apps.state.stateful import Stateful, stateful_sink
 
@@ -56,6 +57,18 @@ def agreed_writer(
             check_writer(writer)
             runner.agree(Delivery.AT_LEAST_ONCE, None, hooks)
             return writer
+
+
+def rows_before_sink(output: Output) -> DataFrame:
+    """Return the rows of a pipeline's result, before its sink; raises `Refused` for another result."""
+    match output:
+        case ExactlyOnce(rows) | AtLeastOnce(rows) | Stateful(rows):
+            return rows
+        case AtMostOnce(writer):
+            return stateless.frame_of(writer)
+        case writer:
+            check_writer(writer)
+            return stateless.frame_of(writer)
 
 
 def _check_partition(topic: str, columns: Sequence[str]) -> None:

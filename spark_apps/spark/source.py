@@ -11,10 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
-from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from spark_apps.jvm import jars
 from spark_apps.records.blocks import BLOCK, BLOCKS, OfBlocks, Stage
@@ -63,6 +62,11 @@ def load(spark: SparkSession, **options: str) -> DataFrame:
     return AssignedRecords(spark, options)
 
 
+def load_nothing(spark: SparkSession, **options: str) -> DataFrame:
+    """Return a stream that fetches the topic's records and drops them, which Spark's optimizer does not foresee."""
+    return AssignedRecords(spark, options, kept=F.rand() < 0)
+
+
 class AssignedRecords(ClassicDataFrame):
     """The stream of a topic: a data frame whose `mapInArrow` passes on records in blocks, as packed by the reader.
 
@@ -70,22 +74,24 @@ class AssignedRecords(ClassicDataFrame):
     operation, such as a `select`, still gets its records this way.
     """
 
-    def __init__(self, spark: SparkSession, options: dict[str, str]) -> None:
-        super().__init__(_reader(spark, options).load()._jdf, spark)  # noqa: SLF001 - a data frame has no public constructor
+    def __init__(self, spark: SparkSession, options: dict[str, str], kept: Column | None = None) -> None:
+        super().__init__(_stream(spark, options, kept)._jdf, spark)  # noqa: SLF001 - a data frame has no public constructor
         self._options = options
+        self._kept = kept
         self._blocks: DataFrame | None = None
 
     def mapInArrow(self, func: Stage, schema: Any, barrier: bool = False, profile: Any = None) -> DataFrame:  # noqa: N802 - Spark's
         """Like Spark's, with batches of up to `spark.sql.execution.arrow.maxRecordsPerBatch` records."""
         if self._blocks is None:  # one frame for all stages, so that a query reads the topic once
             # Most rows have no block. Without the filter, Spark would measure Arrow's memory after each of them.
-            made = _reader(self.sparkSession, {**self._options, BLOCKS: "true"}).load()
+            made = _stream(self.sparkSession, {**self._options, BLOCKS: "true"}, self._kept)
             self._blocks = made.where(F.col(BLOCK).isNotNull())
         return self._blocks.mapInArrow(OfBlocks(func), schema, barrier, profile)
 
 
-def _reader(spark: SparkSession, options: dict[str, str]) -> DataStreamReader:
-    return spark.readStream.format(FORMAT).options(**options)
+def _stream(spark: SparkSession, options: dict[str, str], kept: Column | None) -> DataFrame:
+    stream = spark.readStream.format(FORMAT).options(**options).load()
+    return stream if kept is None else stream.where(kept)
 
 
 def _load(spark: SparkSession, jar: Path) -> None:

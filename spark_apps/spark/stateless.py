@@ -6,6 +6,7 @@ the state, and the old consumer keeps it. Then each counts only a part of a wind
 
 from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from coordinator_tasks.core.errors import Refused
@@ -35,9 +36,14 @@ def check_stateless(writer: DataStreamWriter, *, state_stays_behind: bool = Fals
         )
 
 
+def frame_of(writer: DataStreamWriter) -> DataFrame:
+    """Return the rows that the writer writes."""
+    return writer._df  # noqa: SLF001 - its only place
+
+
 def keeps_state(writer: DataStreamWriter) -> tuple[str, ...]:
     """Return the operators of a query that keep state between its batches, by Spark's usual names."""
-    frame: Any = writer._df._jdf  # noqa: SLF001 - its only place
+    frame: Any = frame_of(writer)._jdf  # noqa: SLF001 - its only place
     return tuple(dict.fromkeys(_stateful(frame.queryExecution().analyzed())))
 
 

@@ -5,6 +5,9 @@ imports. A registered consumer may get partitions at once, which would stand sti
 same parts (our source, Kafka clients, Python workers, `foreachBatch` and Arrow), but no record of Kafka, and not the
 application's sink. It also checks whether the executors can read: if the password, our packages or the executors
 themselves are missing, the consumer does not register.
+
+Then each pipeline is rehearsed: the source fetches one record, which is dropped before the pipeline. The JVM loads the
+classes of a fetch, and compiles the pipeline. Without it, the first batch of a pipeline takes three times as long.
 """
 
 import logging
@@ -12,8 +15,10 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from types import MappingProxyType
 
@@ -25,18 +30,24 @@ from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from pyspark.sql.streaming.query import StreamingQuery
 
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.ports import GroupOffsets
 from spark_apps.records.agent_socket import AgentServer, Attached, Latest, Reading
 from spark_apps.records.batches import BatchOffset, Group, Range
 from spark_apps.records.options import SourceOptions
 from spark_apps.spark import source
+from spark_apps.spark.stateless import keeps_state
 from spark_apps.tracebacks import reason
 
 TOPIC = "__assigned-kafka-warm-up"
 BATCHES = 3
 TASKS = 2
+NO_RECORD = Range(0, 0, 0, 0)
 LIMIT_S = 60.0
 FIRST_LIMIT_S = 180.0
 """Seconds for the first batch, for which executors have to start, slowly on a busy host."""
+REHEARSED, REHEARSALS_S = 2, 20.0
+"""Batches of each rehearsal, and seconds for all rehearsals of a consumer."""
+PARTITIONS_TRIED = 50
 STOP_S = 10.0
 POLL_S = 0.05
 SLOW_START = "Python worker failed to connect back"
@@ -44,23 +55,38 @@ SLOW_START = "Python worker failed to connect back"
 log = logging.getLogger(__name__)
 
 
-class WarmUpPlanner:
-    """Plans `BATCHES` batches of `TASKS` tasks. Each task makes its Kafka client and reads no record."""
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """A pipeline to rehearse. `rows` applies it to a stream, and returns the rows for its sink.
 
-    def __init__(self, brokers: str) -> None:
+    `topic`, `record`: the record that the source fetches. With an empty range, no record is fetched.
+    """
+
+    rows: Callable[[DataFrame], DataFrame]
+    topic: str = TOPIC
+    record: Range = NO_RECORD
+
+
+class WarmUpPlanner:
+    """Plans batches of `TASKS` tasks. Each task makes its Kafka client, and the first task fetches `record`."""
+
+    def __init__(self, brokers: str, topic: str = TOPIC, record: Range = NO_RECORD, batches: int = BATCHES) -> None:
         self._brokers = brokers
+        self._topic = topic
+        self._record = record
+        self._batches = batches
 
     def attach(self, reader: str, options: SourceOptions) -> Attached:  # noqa: ARG002 (the protocol's signature)
-        return Attached({"bootstrap.servers": self._brokers}, True)
+        return Attached({"bootstrap.servers": self._brokers}, False)
 
     def initial(self, reader: str) -> BatchOffset:  # noqa: ARG002
-        return BatchOffset(TOPIC)
+        return BatchOffset(self._topic)
 
     def latest(self, reader: str, start: BatchOffset) -> Latest:  # noqa: ARG002
-        return Latest(start.following((), TASKS) if start.batch < BATCHES else start, None)
+        return Latest(start.following((), TASKS) if start.batch < self._batches else start, None)
 
     def tasks(self, end: BatchOffset) -> Sequence[Group]:  # noqa: ARG002
-        return [(Range(number, 0, 0, 0),) for number in range(TASKS)]
+        return [(self._record,), *((Range(number, 0, 0, 0),) for number in range(1, TASKS))]
 
     def until_now(self, reader: str) -> None:
         """Do nothing, since the batches end by themselves."""
@@ -85,11 +111,60 @@ def warm_up(
     options of the application's source. `settings_file`: default of the option `kafkaSettingsFile`. `leaving`: returns
     whether a leave was requested, which ends the wait.
     """
+    with _serving(spark, TOPIC, WarmUpPlanner(brokers), settings_file):
+        return _warm_up(spark, options, leaving)
+
+
+def newest_record(offsets: GroupOffsets, topic: str) -> Range:
+    """Return the range of the last record of a partition, or `NO_RECORD`; raises `KafkaUnavailable`."""
+    found = offsets.describe(topic)
+    partitions = range(min(PARTITIONS_TRIED, found.partition_count if found is not None else 0))
+    ends, firsts = offsets.ends(topic, partitions), offsets.beginnings(topic, partitions)
+    held = (Range(p, end - 1, end, 0) for p, end in sorted(ends.items()) if end > firsts.get(p, end))
+    return next(held, NO_RECORD)
+
+
+def rehearse(
+    spark: SparkSession,
+    rehearsals: Iterable[Rehearsal],
+    brokers: str,
+    options: Mapping[str, str] = MappingProxyType({}),
+    settings_file: str = "",
+    leaving: Callable[[], bool] = lambda: False,
+) -> int:
+    """Run each pipeline without its sink, for at most `REHEARSALS_S` in all. Return the number of passed batches.
+
+    A pipeline that fails here is only logged, since its own query reports the error. A pipeline whose state Spark keeps
+    is left out. Parameters: as in `warm_up`.
+    """
+    until_s = time.monotonic() + REHEARSALS_S
+    done: list[int] = []
+
+    def over() -> bool:
+        return leaving() or time.monotonic() > until_s
+
+    for one in rehearsals:
+        planner = WarmUpPlanner(brokers, one.topic, one.record, REHEARSED)
+        read = {**options, "includeAssignment": "true", "subscribe": one.topic}
+        with _serving(spark, one.topic, planner, settings_file):
+            error = _run(partial(_rehearsed, spark, one, read), REHEARSED, done, over)
+        if error is not None:
+            log.info("the pipeline of topic %s could not be rehearsed: %s", one.topic, reason(error))
+    return len(done)
+
+
+def _rehearsed(spark: SparkSession, rehearsal: Rehearsal, options: Mapping[str, str]) -> DataFrame:
+    return rehearsal.rows(source.load_nothing(spark, **options))
+
+
+@contextmanager
+def _serving(spark: SparkSession, topic: str, planner: WarmUpPlanner, settings_file: str) -> Iterator[None]:
+    """Bind the source to an agent that serves only this planner."""
     server = AgentServer(Reading("warm-up", 0, settings_file))
-    server.serve(TOPIC, WarmUpPlanner(brokers))
+    server.serve(topic, planner)
     try:
         with source.bound(spark, str(server.path)):
-            return _warm_up(spark, options, leaving)
+            yield
     finally:
         server.close()
 
@@ -103,7 +178,9 @@ def _warm_up(spark: SparkSession, options: Mapping[str, str], leaving: Callable[
         return leaving() or time.monotonic() - began_s > (LIMIT_S if done else FIRST_LIMIT_S)
 
     while not (done or over()):
-        error = _run(spark, options, done, over)
+        error = _run(partial(_trivial, spark, options), BATCHES, done, over)
+        if error is not None:
+            log.warning("the warm-up failed", exc_info=error)
         last = error or last
         if error is not None and SLOW_START not in str(error):
             break
@@ -118,31 +195,37 @@ def _warm_up(spark: SparkSession, options: Mapping[str, str], leaving: Callable[
     return len(done)
 
 
+def _trivial(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+    stream = source.load(spark, **{**options, "subscribe": TOPIC})
+    if find_spec("pandas") is not None:  # without pandas, Spark refuses every Python stage, even ours
+        stream = stream.mapInArrow(_unchanged, stream.schema)
+    return stream.withColumn("text", F.col("value").cast("string"))
+
+
 def _run(
-    spark: SparkSession, options: Mapping[str, str], done: list[int], over: Callable[[], bool]
+    rows: Callable[[], DataFrame], batches: int, done: list[int], over: Callable[[], bool]
 ) -> BaseException | None:
     """Run one query until `over`. Add each finished batch to `done`. Return the error that ended the query, if any."""
     folder = tempfile.mkdtemp(prefix="consumer-warm-up-")
+    until = len(done) + batches
 
     def collect(batch: DataFrame, number: int) -> None:
         batch.toArrow()
         done.append(number)
 
     try:
-        stream = source.load(spark, **{**options, "subscribe": TOPIC})
-        if find_spec("pandas") is not None:  # without pandas, Spark refuses every Python stage, even ours
-            stream = stream.mapInArrow(_unchanged, stream.schema)
-        text = stream.withColumn("text", F.col("value").cast("string"))
-        query = text.writeStream.option("checkpointLocation", folder).foreachBatch(collect).start()
-        while len(done) < BATCHES and query.isActive and not over():
+        writer = rows().writeStream.option("checkpointLocation", folder).foreachBatch(collect)
+        if keeps_state(writer):
+            return None
+        query = writer.start()
+        while len(done) < until and query.isActive and not over():
             time.sleep(POLL_S)
         failed = query.exception()
         # Without executors, Spark waits for its tasks for ever, so do not wait for the stop.
         stopper = threading.Thread(target=_stop, args=(query,), daemon=True)
         stopper.start()
         stopper.join(STOP_S)
-    except (Py4JError, PySparkException, OSError) as error:
-        log.warning("the warm-up failed", exc_info=True)
+    except Exception as error:  # noqa: BLE001 - a pipeline is a user's function
         return error
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,6 +1,7 @@
 """The data source inside real Spark queries on a real broker; a planner in this process stands in for the agent."""
 
 import json
+import logging
 import re
 import sqlite3
 import sys
@@ -10,6 +11,7 @@ import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +22,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 
@@ -29,11 +32,13 @@ from spark_apps.errors import lost_records
 from spark_apps.pipelines import audit, check_writer, orders
 from spark_apps.pipelines.json_records import NO_DOCUMENT
 from spark_apps.records.agent_socket import AgentServer, Reading
+from spark_apps.records.batches import Range
 from spark_apps.spark import session, source
 from spark_apps.spark.stateless import STATEFUL, check_stateless
-from spark_apps.spark.warm_up import BATCHES, warm_up
+from spark_apps.spark.warm_up import BATCHES, REHEARSED, Rehearsal, rehearse, warm_up
 from spark_apps.tracebacks import reason
 from tests.audit_rows import read_audit
+from tests.integration.agent_site import wait_for
 from tests.integration.fake_planner import FakePlanner
 from tests.integration.kafka_topics import expire, new_topic, produce
 from tests.integration.spark_submit import JAVA_OPTIONS
@@ -447,6 +452,57 @@ def test_a_warm_up_that_cannot_make_a_kafka_client_is_refused_with_the_executors
         Refused, match=r"does not register: BadSettings: .*the executors have no sasl\.password.*; check"
     ):
         warm_up(spark, "127.0.0.1:1", logged_in)
+    assert not spark.streams.active
+
+
+class Read(StreamingQueryListener):
+    """How many records each batch of any query has read."""
+
+    def __init__(self) -> None:
+        self.records: list[int] = []
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        pass
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        self.records.append(event.progress.numInputRows)
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        pass
+
+
+def noting(folder: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if batch.num_rows:
+            (folder / uuid.uuid4().hex).touch()
+        yield batch
+
+
+def test_a_rehearsal_fetches_a_record_and_no_pipeline_gets_it(
+    spark: SparkSession, kafka: EmbeddedKafka, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_: DataFrame) -> DataFrame:
+        raise ZeroDivisionError("no rows today")
+
+    topic = new_topic(kafka.bootstrap_servers, 1)
+    produce(kafka.bootstrap_servers, topic, [b"{}"] * 5)
+    stage = partial(noting, tmp_path)
+    rehearsals = [
+        Rehearsal(broken, topic),
+        Rehearsal(lambda stream: stream.groupBy("topic").count(), topic),  # Spark would keep its state
+        Rehearsal(lambda stream: audit.processed(stream).mapInArrow(stage, audit.processed(stream).schema), topic),
+        Rehearsal(lambda stream: stream.mapInArrow(stage, stream.schema), topic, Range(0, 4, 5, 0)),
+    ]
+    read = Read()
+    spark.streams.addListener(read)
+    try:
+        with caplog.at_level(logging.INFO):
+            assert rehearse(spark, rehearsals, kafka.bootstrap_servers) == 2 * REHEARSED
+        wait_for(lambda: 1 in read.records, "a batch has read the record")
+    finally:
+        spark.streams.removeListener(read)
+    assert list(tmp_path.iterdir()) == []
+    assert f"the pipeline of topic {topic} could not be rehearsed: no rows today" in caplog.text
     assert not spark.streams.active
 
 

@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from coordinator_tasks import __version__
 from coordinator_tasks.core.errors import Refused, StoreUnavailable
+from coordinator_tasks.core.machine.presence import wants
 from coordinator_tasks.core.model import ConsumerStatus, Member, TopicNode
-from coordinator_tasks.core.names import check_address, check_consumer
+from coordinator_tasks.core.names import Paths, check_address, check_consumer
 from coordinator_tasks.core.ports import GroupOffsets, RecordAccess
 from coordinator_tasks.core.text import topic_patterns
 from coordinator_tasks.core.text.json_fields import MAX_REAL
@@ -32,6 +34,7 @@ from spark_apps.agent.process.agent import Agent, AgentTiming
 from spark_apps.agent.process.journal import Journal
 from spark_apps.agent.settings import Identity, Pacing, Timing
 from spark_apps.agent.threads.topics import Topics
+from spark_apps.agent.zookeeper.view import existing
 from spark_apps.delivery.lineage import RunFacts, opened
 from spark_apps.records.options import ISOLATION
 
@@ -141,6 +144,12 @@ class Process:
         if key not in self._offsets:  # topics of one group share the clients
             self._offsets[key] = self._connect(node, level)
         return self._offsets[key]
+
+    def topics(self) -> Iterator[tuple[str, TopicNode]]:
+        """Yield the existing topics that this consumer wants; raises `Unavailable` kinds."""
+        settings = self.settings
+        wanted = partial(wants, settings.topics)
+        return existing(self._session.zk, Paths(settings.site.cluster), wanted)
 
     def records(self, group: str) -> RecordAccess:
         """Return the access to single records. The account needs rights on the group."""

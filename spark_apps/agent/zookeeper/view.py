@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from coordinator_tasks.core.codecs.codec import decode_node, decode_release, encode_release
 from coordinator_tasks.core.codecs.member_codec import decode_directive
 from coordinator_tasks.core.errors import LookAgain, Malformed, NoAccess, NodeMissing, Unavailable
-from coordinator_tasks.core.model import Directive, Release
+from coordinator_tasks.core.model import Directive, Release, TopicNode
 from coordinator_tasks.core.names import Paths, is_topic
 from coordinator_tasks.core.ports import Clock, Node, Operation, SetData, Watcher, ZooKeeper
 from spark_apps.agent.reports import Reports
@@ -35,6 +35,19 @@ Bytes per second, and the longest pause in seconds.
 def poll_after_s(polled_bytes: int) -> float:
     """Return the seconds between two polls of nodes with this total size."""
     return min(MAX_POLL_S, polled_bytes / POLLED_BYTES_S)
+
+
+def existing(zk: ZooKeeper, paths: Paths, wanted: Callable[[str], bool]) -> Iterator[tuple[str, TopicNode]]:
+    """Yield the wanted topics with their nodes. Removed topics and unreadable nodes are left out."""
+    topics: Sequence[str] = ()
+    with suppress(NodeMissing):
+        topics = zk.children(paths.assignments)
+    for topic in sorted(one for one in topics if is_topic(one) and wanted(one)):
+        path = paths.topic(topic)
+        with suppress(NodeMissing, Malformed):
+            node = decode_node(path, zk.get(path).data)
+            if not node.removed:
+                yield topic, node
 
 
 class SessionChanged(Unavailable):
@@ -101,16 +114,9 @@ class View:
 
     def prepare(self) -> None:
         """Start the queries of the existing topics before the registration. Assign nothing and report nothing yet."""
-        topics: Sequence[str] = ()
-        with suppress(NodeMissing):
-            topics = self._zk.children(self._paths.assignments)
         known = self._topics.names()
-        for topic in sorted(one for one in topics if is_topic(one) and one not in known and self._wanted(one)):
-            path = self._paths.topic(topic)
-            with suppress(NodeMissing, Malformed):
-                seen = decode_node(path, self._zk.get(path).data)
-                if not seen.removed:
-                    self._topics.appeared(topic, seen)
+        for topic, node in existing(self._zk, self._paths, lambda one: one not in known and self._wanted(one)):
+            self._topics.appeared(topic, node)
 
     def read(self, polling: bool) -> None:
         """Read changed nodes; with `polling`, all due nodes. Raises `StoreUnavailable` or `SessionChanged`."""

@@ -12,11 +12,12 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.model import TopicNode
 from coordinator_tasks.wiring import Settings
 from spark_apps import consumer
 from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.agent.settings import Pacing
-from spark_apps.consumer import Consumer, SparkSettings
+from spark_apps.consumer import TOPICS_TRIED, Consumer, SparkSettings
 from spark_apps.delivery import Delivery
 from spark_apps.delivery.hooks import ConsumerRebalanceListener, Hooks
 from spark_apps.errors import DataLost, lost_records
@@ -24,6 +25,7 @@ from spark_apps.pipelines import outputs
 from spark_apps.spark import progress, source, topic_query
 from spark_apps.spark.topic_query import START_ATTEMPTS, TopicQuery
 from spark_apps.spark.warm_up import SLOW_START
+from tests.fakes.kafka import FakeKafka
 
 STREAM = SimpleNamespace(schema=None)
 SITE = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
@@ -320,6 +322,30 @@ def test_a_consumer_that_cannot_read_a_test_batch_does_not_serve(monkeypatch: py
     made._process = cast(Any, SimpleNamespace(**quiet, run=lambda _: pytest.fail("it has registered")))
     with pytest.raises(Refused, match="cannot read a test batch"):
         made.run()
+
+
+def rehearsed_topics(kafka: FakeKafka, *topics: str) -> list[tuple[str, int]]:
+    """The topic and the record's end of each rehearsal of a consumer with a pipeline for `orders` and another default."""
+    made = Consumer(cast(Any, None), ConsumerSettings(SITE, "a"))
+    made.pipeline("orders", cast(Any, "build"))
+    made.pipeline(default=True, build=cast(Any, "other"))
+    node = TopicNode("k:9092", "g", 1, "g1", "id-1", initial_partitions=1)
+    process = SimpleNamespace(topics=lambda: ((topic, node) for topic in topics), connect=lambda _: kafka.offsets("g"))
+    return [(one.topic, one.record.end) for one in made._rehearsals(cast(Any, process))]
+
+
+def test_each_pipeline_is_rehearsed_with_a_topic_that_has_a_record() -> None:
+    kafka = FakeKafka()
+    for topic in ("orders", "empty", "denied", "full", "later"):
+        kafka.create_topic(topic, 1)
+    kafka.append("full", 0, 5)
+    kafka.denied.add("denied")
+    names = ("empty", "denied", "full", "later", "orders")
+    assert rehearsed_topics(kafka, *names) == [("full", 5), ("orders", 0)]
+    assert rehearsed_topics(kafka, "orders") == [("orders", 0)]
+    assert rehearsed_topics(kafka, *("empty",) * TOPICS_TRIED, "full") == [("empty", 0)]
+    kafka.down = True
+    assert rehearsed_topics(kafka, *names) == []
 
 
 NESTED = """An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):

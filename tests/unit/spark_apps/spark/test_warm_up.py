@@ -1,4 +1,7 @@
-"""When a warm-up is tried again, and when it is given up; the batches themselves run in `test_spark_source`."""
+"""When a warm-up is tried again, and when it is given up; which record a rehearsal fetches.
+
+The batches themselves run in `test_spark_source`.
+"""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -8,8 +11,10 @@ from typing import Any, cast
 import pytest
 
 from coordinator_tasks.core.errors import Refused
+from spark_apps.records.batches import Range
 from spark_apps.spark import warm_up as module
-from spark_apps.spark.warm_up import FIRST_LIMIT_S, SLOW_START, warm_up
+from spark_apps.spark.warm_up import FIRST_LIMIT_S, NO_RECORD, SLOW_START, newest_record, warm_up
+from tests.fakes.kafka import FakeKafka
 
 SPARK = cast(Any, SimpleNamespace(sparkContext=SimpleNamespace(master="spark://h:7077")))
 
@@ -60,3 +65,13 @@ def test_it_is_given_up_at_its_limit_with_the_last_error(attempts: list[BaseExce
     attempts[:] = [None] * int(FIRST_LIMIT_S)
     with pytest.raises(Refused, match="none was read within 180 s"):
         warm_up(SPARK, "k:1")
+
+
+def test_a_rehearsal_fetches_the_last_record_of_a_partition_that_has_any() -> None:
+    kafka = FakeKafka()
+    kafka.create_topic("orders", 3)
+    offsets = kafka.offsets("g")
+    assert newest_record(offsets, "orders") == NO_RECORD
+    assert newest_record(offsets, "unknown") == NO_RECORD
+    kafka.append("orders", 1, 7)
+    assert newest_record(offsets, "orders") == Range(1, 6, 7, 0)
