@@ -88,10 +88,10 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslKafka]:
     """A real broker for the whole run: use topics and groups of your own, and leave it running.
 
     It is in the rack ``r1``, and also has a SASL_PLAINTEXT listener for the user ``alice`` with the password
-    ``alice-secret``.
+    ``alice-secret``. It keeps records of any time: Kafka would delete those of an earlier year 30 s after its start.
     """
     home, users = tmp_path_factory.mktemp("kafka"), {"alice": "alice-secret"}
-    with SaslKafka(home, users=users, settings={"broker.rack": "r1"}) as broker:
+    with SaslKafka(home, users=users, settings={"broker.rack": "r1", "log.retention.ms": "-1"}) as broker:
         yield broker
 
 
