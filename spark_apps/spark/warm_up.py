@@ -137,19 +137,22 @@ def rehearse(
     A pipeline that fails here is only logged, since its own query reports the error. A pipeline whose state Spark keeps
     is left out. Parameters: as in `warm_up`.
     """
-    until_s = time.monotonic() + REHEARSALS_S
+    began_s = time.monotonic()
     done: list[int] = []
 
     def over() -> bool:
-        return leaving() or time.monotonic() > until_s
+        return leaving() or time.monotonic() - began_s > REHEARSALS_S
 
     for one in rehearsals:
+        if over():
+            break
         planner = WarmUpPlanner(brokers, one.topic, one.record, REHEARSED)
         read = {**options, "includeAssignment": "true", "subscribe": one.topic}
         with _serving(spark, one.topic, planner, settings_file):
             error = _run(partial(_rehearsed, spark, one, read), REHEARSED, done, over)
         if error is not None:
             log.info("the pipeline of topic %s could not be rehearsed: %s", one.topic, reason(error))
+    log.info("rehearsed the pipelines with %d batches in %.1f s", len(done), time.monotonic() - began_s)
     return len(done)
 
 
