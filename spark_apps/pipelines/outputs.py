@@ -20,6 +20,7 @@ from spark_apps.delivery.hooks import Hooks
 from spark_apps.pipelines import AtLeastOnce, AtMostOnce, ExactlyOnce, Output, check_writer
 from spark_apps.pipelines.bad_records import Rerun, found_in
 from spark_apps.spark import stateless
+from spark_apps.state.kafka_key import check_kafka_key
 from spark_apps.state.sink import StatefulSink
 from spark_apps.state.stateful import Stateful, stateful_sink
 
@@ -42,6 +43,8 @@ def agreed_writer(
             runner.agree(Delivery.EXACTLY_ONCE, sink, hooks, idle_s=idle_s, keeps_state=keeps_state)
             return rows.writeStream.foreachBatch(_transaction(runner, output, recovery, rerun))
         case Stateful(rows):
+            if not output.determines_partition:
+                check_kafka_key(rows, output.by)
             once = ExactlyOnce(rows, stateful_sink(output), on_error=output.on_error)
             return agreed_writer(runner, once, hooks, site, rerun)
         case AtLeastOnce(rows, each_batch):

@@ -36,6 +36,8 @@ from spark_apps.records.batches import Range
 from spark_apps.spark import session, source
 from spark_apps.spark.stateless import STATEFUL, check_stateless
 from spark_apps.spark.warm_up import BATCHES, REHEARSED, Rehearsal, rehearse, warm_up
+from spark_apps.state import StateRefused
+from spark_apps.state.kafka_key import check_kafka_key
 from spark_apps.tracebacks import reason
 from tests.audit_rows import read_audit
 from tests.integration.agent_site import wait_for
@@ -434,6 +436,35 @@ def test_a_query_that_keeps_state_is_refused_with_the_operator_unless_it_may_sta
         check_stateless(writer)
     assert "\n" not in str(found.value)
     check_stateless(writer, state_stays_behind=True)
+
+
+KEYS_OF_KAFKA = {
+    "as it comes": lambda stream: stream,
+    "as text": lambda stream: stream.selectExpr("CAST(key AS STRING) AS key", "partition", "offset"),
+    "with another column": lambda stream: stream.withColumn("key", F.concat("key", "value")),
+    "behind a filter and a time": lambda stream: stream.where("offset > 3").withWatermark("timestamp", "1 second"),
+    "from a Python stage": lambda stream: stream.select("key").mapInArrow(lambda batches: batches, "key BINARY"),
+}
+OTHER_KEYS = {
+    "value of the stream": lambda stream: stream.withColumn(
+        "key", F.get_json_object(F.col("value").cast("string"), "$.id")
+    ),
+    "value of": lambda stream: stream.select(F.col("value").alias("key")).where("key IS NOT NULL"),
+    "partition and topic": lambda stream: stream.withColumn("key", F.concat("topic", "partition")),
+    "no column": lambda stream: stream.withColumn("key", F.lit("all")),
+}
+
+
+@pytest.mark.parametrize("frame", KEYS_OF_KAFKA.values(), ids=KEYS_OF_KAFKA)
+def test_a_key_that_is_or_may_be_kafkas_is_taken(stage: Stage, frame: Callable[[DataFrame], DataFrame]) -> None:
+    check_kafka_key(frame(stage.stream("orders")), ["key"])
+
+
+@pytest.mark.parametrize("columns", OTHER_KEYS)
+def test_a_key_from_other_columns_is_refused_by_their_names(stage: Stage, columns: str) -> None:
+    with pytest.raises(StateRefused, match=f"the grouping column key is computed from {columns}.*determines_partition"):
+        check_kafka_key(OTHER_KEYS[columns](stage.stream("orders")), ["key"])
+    check_kafka_key(OTHER_KEYS[columns](stage.stream("orders")), ["value"])
 
 
 def test_a_warm_up_runs_its_batches_and_leaves_no_query(spark: SparkSession) -> None:
