@@ -7,7 +7,7 @@ application's sink. It also checks whether the executors can read: if the passwo
 themselves are missing, the consumer does not register.
 
 Then each pipeline is rehearsed: the source fetches one record, which is dropped before the pipeline. The JVM loads the
-classes of a fetch, and compiles the pipeline. Without it, the first batch of a pipeline takes three times as long.
+classes of a fetch, and compiles the pipeline. Without a rehearsal, the first batch takes more than twice as long.
 """
 
 import logging
