@@ -4,7 +4,7 @@ A server that was restored, or lost its data, hangs up on clients that have seen
 for ever. After a session time-out of hang-ups, the session is given up and a new session begins.
 
 kazoo waits a whole session time-out for a host that is off, or for a lost answer to its log-in. The session would end
-meanwhile, so an attempt takes at most a third of the time-out.
+meanwhile, so an attempt takes at most a third of the time-out, and a longer time after an unanswered attempt.
 """
 
 import logging
@@ -99,6 +99,7 @@ class KazooSession:
         self._ready = threading.Event()
         self._closed = False
         self._hung_up_since_s: float | None = None
+        self._unanswered = 0  # attempts in a row that a server did not answer in time
         access = access or ZooKeeperAccess()
         self.access_lists = AccessLists(access)
         self._causes = Causes(access)
@@ -127,7 +128,7 @@ class KazooSession:
             raise
 
     def _attempt_limit_s(self) -> float:
-        return max(_ATTEMPT_S, self._granted_s / _ATTEMPTS)
+        return max(_ATTEMPT_S, self._granted_s * min(1.0, (1 + self._unanswered) / _ATTEMPTS))
 
     def _note_granted_timeout(self) -> None:
         """Store the time-out that the server grants, which kazoo only logs. At this time the log-in has succeeded."""
@@ -151,9 +152,10 @@ class KazooSession:
                 self._causes.note(host, ip, port, error)
                 raise AuthFailedError from error  # otherwise kazoo's thread would end with a traceback
             except Exception as error:
+                self._unanswered += isinstance(error, KazooTimeoutError)
                 self._causes.note(host, ip, port, error)
                 raise
-            self._hung_up_since_s = None
+            self._hung_up_since_s, self._unanswered = None, 0
             self._causes.forget()
             self._granted_s = read_timeout_ms * 1.5 / 1000  # kazoo reads for two thirds of the session time-out
             self._ready.set()

@@ -98,6 +98,13 @@ def test_a_lost_handshake_ends_no_session(server: EmbeddedZooKeeper) -> None:
         session.zk.close()
 
 
+def test_a_server_that_is_slow_to_answer_is_waited_for_longer_after_each_attempt(server: EmbeddedZooKeeper) -> None:
+    with Proxy(server.connect_string, answers_after_s=1.5) as proxy:  # the first attempt takes a second at most
+        session = Session(proxy.address, timeout_s=3.0, answer_timeout_s=WAIT_S)
+        assert session.zk.session_id != 0
+        session.zk.close()
+
+
 def test_a_read_outlasts_a_short_restart(server: EmbeddedZooKeeper) -> None:
     patient = Session(server.connect_string, answer_timeout_s=WAIT_S)
     patient.zk.ensure("/restart")

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from contextlib import suppress
 from typing import Self
 
@@ -9,9 +10,10 @@ CHUNK = 65_536
 
 
 class Proxy:
-    """Forwards to `host:port`; `address` is what clients are told."""
+    """Forwards to `host:port`; `address` is what clients are told. Answers come `answers_after_s` late."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, answers_after_s: float = 0.0) -> None:
+        self._answers_after_s = answers_after_s
         host, _, port = target.rpartition(":")
         self._target = (host, int(port))
         self._open: set[socket.socket] = set()
@@ -84,12 +86,13 @@ class Proxy:
             return
         with self._lock:
             self._open |= {client, server}
-        for source, sink in ((client, server), (server, client)):
-            threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
+        for source, sink, late_s in ((client, server, 0.0), (server, client, self._answers_after_s)):
+            threading.Thread(target=self._pump, args=(source, sink, late_s), daemon=True).start()
 
-    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, late_s: float) -> None:
         with suppress(OSError):
             while data := source.recv(CHUNK):
+                time.sleep(late_s)
                 sink.sendall(data)
         for one in (source, sink):
             with suppress(OSError):

@@ -28,7 +28,7 @@ def test_a_giver_that_has_lost_zookeeper_is_told_by_the_coordinator_and_the_hand
     own: Site, tmp_path: Path
 ) -> None:
     cut = Cut(FIRST, ZOOKEEPER, moving=True, lasts=LONG)
-    case = Apart(own.servers, "apart", tmp_path / "case", site=own, cut=cut, session_s=2.0, absent_s=1.0)
+    case = Apart(own.servers, "apart", tmp_path / "case", site=own, cut=cut, session_s=6.0, absent_s=1.0)
     healed = case.sit_out()
     assert healed.problems == ()
     assert healed.over, "the hand-off ended though the giver heard nothing of ZooKeeper"
