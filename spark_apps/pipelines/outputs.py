@@ -19,10 +19,10 @@ from spark_apps.delivery.database_sink import DatabaseSink
 from spark_apps.delivery.hooks import Hooks
 from spark_apps.pipelines import AtLeastOnce, AtMostOnce, ExactlyOnce, Output, check_writer
 from spark_apps.pipelines.bad_records import Rerun, found_in
-from spark_apps.spark import stateless
-from spark_apps.state.kafka_key import check_kafka_key
+from spark_apps.spark.plans import frame_of, sources_of
+from spark_apps.state import StateRefused
 from spark_apps.state.sink import StatefulSink
-from spark_apps.state.stateful import Stateful, stateful_sink
+from spark_apps.state.stateful import KAFKA_KEY, Stateful, stateful_sink
 
 NO_SITE = Site()
 
@@ -68,10 +68,10 @@ def rows_before_sink(output: Output) -> DataFrame:
         case ExactlyOnce(rows) | AtLeastOnce(rows) | Stateful(rows):
             return rows
         case AtMostOnce(writer):
-            return stateless.frame_of(writer)
+            return frame_of(writer)
         case writer:
             check_writer(writer)
-            return stateless.frame_of(writer)
+            return frame_of(writer)
 
 
 def _check_partition(topic: str, columns: Sequence[str]) -> None:
@@ -80,6 +80,22 @@ def _check_partition(topic: str, columns: Sequence[str]) -> None:
             f"the rows of topic {topic} have no column 'partition' (they have {', '.join(columns)}), by "
             "which the rows of a lost partition are left out; keep that column of the stream"
         )
+
+
+def check_kafka_key(rows: DataFrame, by: Sequence[str]) -> None:
+    """Raise `StateRefused` if the grouping column `key` is surely not computed from Kafka's key.
+
+    Rows with equal keys lie in one partition only if the key is Kafka's. By another key, each partition would keep a
+    state of its own, and the totals would be too small without an error.
+    """
+    sources = sources_of(rows, KAFKA_KEY) if KAFKA_KEY in by else None
+    if sources is None or KAFKA_KEY in sources:
+        return
+    raise StateRefused(
+        f"the grouping column key is computed from {' and '.join(sorted(sources)) or 'no column'} of the stream, and not "
+        "from Kafka's key: records of one group may lie in several partitions, and each partition would keep a state of its "
+        "own; group by Kafka's key too, or declare determines_partition=True if the columns decide the partition"
+    )
 
 
 def _recovery(runner: TopicRunner, output: ExactlyOnce | AtLeastOnce, site: Site) -> Recovery | None:

@@ -12,6 +12,7 @@ from pyspark.errors import IllegalArgumentException
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from spark_apps.spark.plans import frame_of
 from spark_apps.spark.stateless import keeps_state
 
 SWITCH = "asyncProgressTrackingEnabled"
@@ -41,7 +42,7 @@ def _fits(writer: DataStreamWriter) -> bool:
     """
     trigger = str(writer_field(writer, "trigger").getClass().getSimpleName())
     chosen = writer_field(writer, "extraOptions").contains(SWITCH)
-    return trigger == "ProcessingTimeTrigger" and not chosen and not keeps_state(writer)
+    return trigger == "ProcessingTimeTrigger" and not chosen and not keeps_state(frame_of(writer))
 
 
 def writer_field(writer: DataStreamWriter, name: str) -> Any:

@@ -63,7 +63,7 @@ def load(spark: SparkSession, **options: str) -> DataFrame:
 
 
 def load_nothing(spark: SparkSession, **options: str) -> DataFrame:
-    """Return a stream that fetches the topic's records and drops them, which Spark's optimizer does not foresee."""
+    """Return the stream of a topic without rows: records are fetched and dropped. Spark's optimizer keeps the fetch."""
     return AssignedRecords(spark, options, kept=F.rand() < 0)
 
 

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from coordinator_tasks.core.errors import Refused
+from spark_apps.spark.plans import each, frame_of, plan_of
 
 # Catalyst's logical operators that have a state store in a stream.
 STATEFUL = {
@@ -27,7 +28,7 @@ STATEFUL = {
 
 def check_stateless(writer: DataStreamWriter, *, state_stays_behind: bool = False) -> None:
     """Raise `Refused` for a query that keeps state, unless the application declares that the state may stay behind."""
-    found = keeps_state(writer)
+    found = keeps_state(frame_of(writer))
     if found and not state_stays_behind:
         raise Refused(
             f"the query keeps state between batches ({', '.join(found)}), and Spark's state does not move with a partition: "
@@ -36,15 +37,9 @@ def check_stateless(writer: DataStreamWriter, *, state_stays_behind: bool = Fals
         )
 
 
-def frame_of(writer: DataStreamWriter) -> DataFrame:
-    """Return the rows that the writer writes."""
-    return writer._df  # noqa: SLF001 - its only place
-
-
-def keeps_state(writer: DataStreamWriter) -> tuple[str, ...]:
-    """Return the operators of a query that keep state between its batches, by Spark's usual names."""
-    frame: Any = frame_of(writer)._jdf  # noqa: SLF001 - its only place
-    return tuple(dict.fromkeys(_stateful(frame.queryExecution().analyzed())))
+def keeps_state(rows: DataFrame) -> tuple[str, ...]:
+    """Return the operators of a frame that keep state between a query's batches, by Spark's usual names."""
+    return tuple(dict.fromkeys(_stateful(plan_of(rows))))
 
 
 def _stateful(plan: Any) -> list[str]:
@@ -52,7 +47,7 @@ def _stateful(plan: Any) -> list[str]:
     if not plan.isStreaming():
         return []
     name = str(plan.getClass().getSimpleName())
-    children = [plan.children().apply(number) for number in range(plan.children().size())]
+    children = each(plan.children())
     found = [STATEFUL[name]] if name in STATEFUL else []
     if name == "Join" and all(child.isStreaming() for child in children):
         found.append("a join of two streams")

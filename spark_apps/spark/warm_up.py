@@ -71,8 +71,8 @@ class WarmUpPlanner:
     """Plans batches of `TASKS` tasks. Each task makes its Kafka client, and the first task fetches `record`."""
 
     def __init__(self, brokers: str, topic: str = TOPIC, record: Range = NO_RECORD, batches: int = BATCHES) -> None:
+        self.topic = topic
         self._brokers = brokers
-        self._topic = topic
         self._record = record
         self._batches = batches
 
@@ -80,7 +80,7 @@ class WarmUpPlanner:
         return Attached({"bootstrap.servers": self._brokers}, False)
 
     def initial(self, reader: str) -> BatchOffset:  # noqa: ARG002
-        return BatchOffset(self._topic)
+        return BatchOffset(self.topic)
 
     def latest(self, reader: str, start: BatchOffset) -> Latest:  # noqa: ARG002
         return Latest(start.following((), TASKS) if start.batch < self._batches else start, None)
@@ -111,7 +111,7 @@ def warm_up(
     options of the application's source. `settings_file`: default of the option `kafkaSettingsFile`. `leaving`: returns
     whether a leave was requested, which ends the wait.
     """
-    with _serving(spark, TOPIC, WarmUpPlanner(brokers), settings_file):
+    with _serving(spark, WarmUpPlanner(brokers), settings_file):
         return _warm_up(spark, options, leaving)
 
 
@@ -148,7 +148,7 @@ def rehearse(
             break
         planner = WarmUpPlanner(brokers, one.topic, one.record, REHEARSED)
         read = {**options, "includeAssignment": "true", "subscribe": one.topic}
-        with _serving(spark, one.topic, planner, settings_file):
+        with _serving(spark, planner, settings_file):
             error = _run(partial(_rehearsed, spark, one, read), REHEARSED, done, over)
         if error is not None:
             log.info("the pipeline of topic %s could not be rehearsed: %s", one.topic, reason(error))
@@ -156,15 +156,16 @@ def rehearse(
     return len(done)
 
 
-def _rehearsed(spark: SparkSession, rehearsal: Rehearsal, options: Mapping[str, str]) -> DataFrame:
-    return rehearsal.rows(source.load_nothing(spark, **options))
+def _rehearsed(spark: SparkSession, rehearsal: Rehearsal, options: Mapping[str, str]) -> DataFrame | None:
+    rows = rehearsal.rows(source.load_nothing(spark, **options))
+    return None if keeps_state(rows) else rows
 
 
 @contextmanager
-def _serving(spark: SparkSession, topic: str, planner: WarmUpPlanner, settings_file: str) -> Iterator[None]:
+def _serving(spark: SparkSession, planner: WarmUpPlanner, settings_file: str) -> Iterator[None]:
     """Bind the source to an agent that serves only this planner."""
     server = AgentServer(Reading("warm-up", 0, settings_file))
-    server.serve(topic, planner)
+    server.serve(planner.topic, planner)
     try:
         with source.bound(spark, str(server.path)):
             yield
@@ -206,9 +207,12 @@ def _trivial(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
 
 
 def _run(
-    rows: Callable[[], DataFrame], batches: int, done: list[int], over: Callable[[], bool]
+    rows: Callable[[], DataFrame | None], batches: int, done: list[int], over: Callable[[], bool]
 ) -> BaseException | None:
-    """Run one query until `over`. Add each finished batch to `done`. Return the error that ended the query, if any."""
+    """Run one query of these rows, if any, until `over`. Add each finished batch to `done`.
+
+    Return the error that ended the query, if any.
+    """
     folder = tempfile.mkdtemp(prefix="consumer-warm-up-")
     until = len(done) + batches
 
@@ -217,10 +221,10 @@ def _run(
         done.append(number)
 
     try:
-        writer = rows().writeStream.option("checkpointLocation", folder).foreachBatch(collect)
-        if keeps_state(writer):
+        given = rows()
+        if given is None:
             return None
-        query = writer.start()
+        query = given.writeStream.option("checkpointLocation", folder).foreachBatch(collect).start()
         while len(done) < until and query.isActive and not over():
             time.sleep(POLL_S)
         failed = query.exception()

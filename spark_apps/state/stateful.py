@@ -20,12 +20,12 @@ from spark_apps.state import StateRefused
 from spark_apps.state.batch import Operator
 from spark_apps.state.codec import check_key, codec_of, struct_of
 from spark_apps.state.handle import Handle, TimeMode
-from spark_apps.state.kafka_key import KAFKA_KEY
 from spark_apps.state.schema import schema_text
 from spark_apps.state.sink import StatefulSink
 
 SHORTEST_IDLE_S = 1.0
 PLACE = ("partition", "offset")
+KAFKA_KEY = "key"
 WATERMARK = "spark.watermarkDelayMs"
 """Key in a column's metadata where `withWatermark` stores its delay."""
 

@@ -31,13 +31,13 @@ from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from spark_apps.errors import lost_records
 from spark_apps.pipelines import audit, check_writer, orders
 from spark_apps.pipelines.json_records import NO_DOCUMENT
+from spark_apps.pipelines.outputs import check_kafka_key
 from spark_apps.records.agent_socket import AgentServer, Reading
 from spark_apps.records.batches import Range
 from spark_apps.spark import session, source
 from spark_apps.spark.stateless import STATEFUL, check_stateless
 from spark_apps.spark.warm_up import BATCHES, REHEARSED, Rehearsal, rehearse, warm_up
 from spark_apps.state import StateRefused
-from spark_apps.state.kafka_key import check_kafka_key
 from spark_apps.tracebacks import reason
 from tests.audit_rows import read_audit
 from tests.integration.agent_site import wait_for
@@ -68,7 +68,7 @@ def server() -> Iterator[AgentServer]:
 
 
 class Stage:
-    """A query on a topic of its own, and everything that went through its sink."""
+    """Queries on topics of one test, and all rows of their sinks."""
 
     def __init__(self, spark: SparkSession, server: AgentServer, kafka: EmbeddedKafka, folder: Path) -> None:
         self.spark, self.server, self.folder = spark, server, folder
@@ -403,7 +403,7 @@ def transformed(stream: DataFrame) -> DataFrame:
     return stream.groupBy("value").transformWithState(nobody, "value long", "update", "none")
 
 
-# Operator of Catalyst → its name in the refusal, and a query that has it; those for other languages have none.
+# Operator of Catalyst → name in the refusal, and a query with the operator. Operators of other languages have no query.
 DUPLICATES = "removal of duplicates"
 QUERIES: dict[str, tuple[str, Callable[[DataFrame], DataFrame]]] = {
     "Aggregate": ("an aggregation", grouped),
