@@ -14,11 +14,11 @@ import logging
 import shutil
 import tempfile
 import threading
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -181,6 +181,9 @@ class Consumer(TopicReaders[TopicQuery]):
         with leave_on_signals(self._process.leave):
             return self._serve(self._process)
 
+    def _pipeline_of(self, topic: str) -> Pipeline | None:
+        return next((one for one in self._pipelines if one.matches(topic)), None)
+
     def _registered(self) -> tuple[str, ...]:
         """Return the topics to register: those with a pipeline, within the limits of the settings."""
         names = [one.name for one in self._pipelines if one.name]
@@ -199,21 +202,25 @@ class Consumer(TopicReaders[TopicQuery]):
         return process.run(self)
 
     def _rehearsals(self, process: Process) -> list[Rehearsal]:
-        """Return a rehearsal for each pipeline, with a topic that has a record if one of the first topics has one."""
-        found: dict[int, Rehearsal] = {}  # by the pipeline's number
-        tried = Counter[int]()
+        """Return the rehearsals of the pipelines that have an existing topic."""
+        found: list[Rehearsal | None] = []
         try:
-            for topic, node in process.topics():
-                number = next((n for n, one in enumerate(self._pipelines) if one.matches(topic)), None)
-                if number is None or tried[number] == TOPICS_TRIED or (number in found and found[number].record.size):
-                    continue
-                tried[number] += 1
-                with suppress(NoAccess):
-                    record = newest_record(process.connect(node), topic)
-                    found[number] = Rehearsal(partial(self._rows, topic, self._pipelines[number].build), topic, record)
+            found += (self._rehearsal(process, pipeline) for pipeline in self._pipelines)
         except (Unavailable, NoAccess) as error:
             log.info("some pipelines are not rehearsed: %s", error)
-        return list(found.values())
+        return [one for one in found if one is not None]
+
+    def _rehearsal(self, process: Process, pipeline: Pipeline) -> Rehearsal | None:
+        """Return a rehearsal with the first topic that has a record, else with the last of `TOPICS_TRIED` topics."""
+        found = None
+        topics = process.topics(lambda topic: self._pipeline_of(topic) is pipeline)
+        for topic, node in islice(topics, TOPICS_TRIED):
+            with suppress(NoAccess):
+                record = newest_record(process.connect(node), topic)
+                found = Rehearsal(partial(self._rows, topic, pipeline.build), topic, record)
+                if record.size:
+                    break
+        return found
 
     def _rows(self, topic: str, build: Build, stream: DataFrame) -> DataFrame:
         return rows_before_sink(build(self._intercepted(topic, stream), self._how.pipeline))
@@ -228,7 +235,7 @@ class Consumer(TopicReaders[TopicQuery]):
     def appeared(self, topic: str, node: TopicNode) -> str:
         """Start the query of a topic with a matching pipeline."""
         process, server = self._process, self._server
-        found = next((one for one in self._pipelines if one.matches(topic)), None)
+        found = self._pipeline_of(topic)
         if found is None:
             return (
                 f"topic {topic} may be assigned to this consumer, but none of its pipelines matches: its partitions would not be read; "

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from coordinator_tasks import __version__
@@ -145,11 +144,11 @@ class Process:
             self._offsets[key] = self._connect(node, level)
         return self._offsets[key]
 
-    def topics(self) -> Iterator[tuple[str, TopicNode]]:
-        """Yield the existing topics that this consumer wants; raises `Unavailable` kinds."""
+    def topics(self, among: Callable[[str], bool]) -> Iterator[tuple[str, TopicNode]]:
+        """Yield the existing topics that this consumer wants, `among` these names; raises `Unavailable` kinds."""
         settings = self.settings
-        wanted = partial(wants, settings.topics)
-        return existing(self._session.zk, Paths(settings.site.cluster), wanted)
+        paths = Paths(settings.site.cluster)
+        return existing(self._session.zk, paths, lambda topic: among(topic) and wants(settings.topics, topic))
 
     def records(self, group: str) -> RecordAccess:
         """Return the access to single records. The account needs rights on the group."""
