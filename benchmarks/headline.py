@@ -95,8 +95,8 @@ def table(results: Sequence[Mapping[str, Any]], partitions: int) -> str:
     killed = {name for of in results for name, kind in _cells(of, partitions) if kind == "crash"}
     return "\n".join(
         [
-            f"Extra pause in milliseconds: the total for which a partition stood still, without the usual, for which it stands "
-            f"still undisturbed; median (worst). The plain loop ran our transitions, except where the row names Airflow. {partitions} partitions, {_where(first)}. "
+            f"Extra pause in milliseconds: a partition's total stall, minus the usual stall of the undisturbed partition; "
+            f"median (worst). The plain loop ran our transitions, except where the row names Airflow. {partitions} partitions, {_where(first)}. "
             f"{_elsewhere(results)}{_when([call for of in results for call in of['calls']])}.",
             "",
             grid(titles, filter(None, rows), ("target",)),

@@ -62,11 +62,11 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def left_nothing_behind() -> Iterator[None]:
-    """What a file leaves open, all that come after it pay for: files beyond 1,024 break `select`, a server that was closed
-    without its thread takes a core."""
+    """Open files and servers of one test file disturb all later test files: descriptors beyond 1,024 break `select`, and a
+    closed server with a running thread takes a core."""
     before = _open_files()
     yield
-    gc.collect()  # clients in cycles close their connections when they are collected, which has no time of its own
+    gc.collect()  # a client in a reference cycle closes its connections only at a collection
     assert _open_files() - before < 300, "close what the tests of this file open"
     serving = [thread.name for thread in threading.enumerate() if "serve_forever" in thread.name]
     assert not serving, "shut the servers down before they are closed"

@@ -127,7 +127,7 @@ def seek(
 
 
 def _stateful(topic: str, world: World, assignments: Mapping[int, str], partitions: Collection[int]) -> str:
-    """Return, in words, which of these partitions have state by their owners' answers; empty if none has."""
+    """Return, in words, the partitions with state by the owners' answers, among these; empty without such partitions."""
     rows: dict[int, int] = {}
     for partition in partitions:
         status = topic_status(world.answers.get(assignments.get(partition, "")), topic)

@@ -21,7 +21,7 @@ SPARK = cast(Any, SimpleNamespace(sparkContext=SimpleNamespace(master="spark://h
 
 @pytest.fixture
 def attempts(monkeypatch: pytest.MonkeyPatch) -> list[BaseException | None]:
-    """What the next attempts end with; one that has none reads a batch. Each takes twenty seconds."""
+    """The errors of the next attempts. An attempt without an error reads a batch. Each attempt takes twenty seconds."""
     ends: list[BaseException | None] = []
     now = [0.0]
 
