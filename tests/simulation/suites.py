@@ -8,8 +8,8 @@ from tests.simulation.search import SMALL
 from tests.simulation.states import Found
 from tests.simulation.sweep import Search
 
-_ELSEWHERE = ("devstack", "launch", "test_protocol_walk.py", "test_weighted.py")
-"""Tests of another suite, slow tests, and tests that start processes."""
+_ELSEWHERE = ("devstack", "launch", "test_weighted.py")
+"""Slow tests, and tests that start processes."""
 UNIT = (
     *(
         str(path)
@@ -19,7 +19,7 @@ UNIT = (
     ),
     "tests/scenarios/test_scenarios.py",
 )
-MACHINE = ("tests/unit/coordinator_tasks/core/machine/test_protocol_walk.py", "tests/simulation/test_machine.py")
+MACHINE = ("tests/simulation/test_machine.py",)
 SEEDS = 1500
 
 Suite = Callable[[Tests, Change], bool]
