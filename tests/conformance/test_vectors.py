@@ -1,7 +1,6 @@
 """All 3,000 vectors: exact where Kafka's answer is the specification; `test_topics_together` has the optimum."""
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -12,12 +11,6 @@ from tests.conformance.vectors import assign_instance, instances
 
 Instance = Mapping[str, Any]
 Given = dict[tuple[str, int], str]
-
-# Where Kafka 4.4.0 does not reach the optimum or gives partitions to members without a subscription; docs/assignors.md.
-DEVIATIONS = {
-    "sticky": {"throws": 33, "not subscribed": 7, "balance": 139, "moves": 330},
-    "uniform": {"throws": 0, "not subscribed": 0, "balance": 120, "moves": 142},
-}
 
 
 @pytest.fixture(scope="module")
@@ -48,26 +41,6 @@ def test_every_strategy_gives_every_partition_once_and_to_subscribers_only_in_an
         assert all(listed == sorted(listed) for topics in answer.values() for listed in topics.values())
         turned = {name: dict(reversed(instance[name].items())) for name in ("topics", "members")}
         assert assign_instance({**instance, **turned}, strategy) == answer, instance["id"]
-
-
-@pytest.mark.parametrize("strategy", ["sticky", "uniform"])
-def test_kafkas_deviations_are_those_that_the_documentation_lists(vectors: list[Instance], strategy: str) -> None:
-    seen = Counter(flaw for v in vectors if (flaw := deviation(v, v["jvm"].get(strategy))))
-    assert seen == {flaw: count for flaw, count in DEVIATIONS[strategy].items() if count}
-
-
-def deviation(instance: Instance, kafka: Mapping[str, Any] | None) -> str:
-    if kafka is None:
-        return ""
-    if "error" in kafka:
-        return "throws"
-    answer = kafka["assignment"]
-    checks: dict[str, Callable[[], bool]] = {
-        "not subscribed": lambda: bool(flaws(instance, answer)),
-        "balance": lambda: loads(instance, answer) != instance["opt"]["loads"],
-        "moves": lambda: moves(instance, answer) != instance["opt"]["min_moves"],
-    }
-    return next((name for name, deviates in checks.items() if deviates()), "")
 
 
 def topics_of(instance: Instance, member: str) -> set[str]:

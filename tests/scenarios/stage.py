@@ -4,23 +4,21 @@ Random names (generations) are shown in the order of their appearance, so that a
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from coordinator_tasks.core.codecs.member_codec import encode_directive
 from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import Actor, Directive, Draining, Ending, Record, Silence
 from coordinator_tasks.core.names import Paths
-from coordinator_tasks.core.ports import Create, Delete, Operation, SetData
-from coordinator_tasks.service.nodes import directives, topics
+from coordinator_tasks.core.ports import Create, SetData
+from coordinator_tasks.service.nodes import directives
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.plan.transitions import TopicReport
-from tests.fakes.cluster import PERSON
-from tests.fakes.zookeeper import FakeZooKeeper
 from tests.world.site import Site
 
 TASKS = {"plan": transitions.plan, "start": transitions.start, "settle": transitions.settle, "step": transitions.step}
 WAITS = {"closed": transitions.await_closed, "started": transitions.await_started}
-ENDS = {"reaped": Ending.REAPED, "left": Ending.LEFT, "unnoticed": None}
+ENDS = {"reaped": Ending.REAPED, "left": Ending.LEFT}
 TOPIC = "orders"
 
 
@@ -58,18 +56,6 @@ class Stage:
         self.site.add_topic(TOPIC, int(partitions))
 
     @STORY.command
-    def do_grow(self, by: str) -> list[str]:
-        """Partitions are added in Kafka, and listed."""
-        self.site.kafka.add_partitions(TOPIC, int(by))
-        found = topics.refresh_partitions(self.site.coordinator, [TOPIC])[0]
-        return [f"new partitions: {', '.join(map(str, found.created))}"]
-
-    @STORY.command
-    def do_recreate(self, partitions: str) -> None:
-        """The topic is deleted in Kafka and recreated."""
-        self.site.kafka.create_topic(TOPIC, int(partitions))
-
-    @STORY.command
     def do_launch(self, *consumers: str) -> list[str]:
         self.site.starts(*consumers)
         return [f"{c} registered, incarnation {self.site.processes[c].member.incarnation}" for c in consumers]
@@ -79,11 +65,6 @@ class Stage:
         self.site.dies(consumer, ENDS[how])
 
     @STORY.command
-    def do_cut(self, consumer: str) -> None:
-        """It loses its session; its interface goes on answering."""
-        self.site.loses_session(consumer)
-
-    @STORY.command
     def do_mute(self, consumer: str) -> None:
         """Its host drops packets."""
         self.site.processes[consumer].silence = Silence.SILENT
@@ -91,15 +72,6 @@ class Stage:
     @STORY.command
     def do_unmute(self, consumer: str) -> None:
         self.site.processes[consumer].silence = None
-
-    @STORY.command
-    def do_stubborn(self, consumer: str) -> None:
-        """It writes its releases, but goes on running."""
-        self.site.processes[consumer].stubborn = True
-
-    @STORY.command
-    def do_honest(self, consumer: str) -> None:
-        self.site.processes[consumer].stubborn = False
 
     @STORY.command
     def do_plain(self, consumer: str) -> None:
@@ -137,10 +109,6 @@ class Stage:
         self.site.zk.transact([Create(path, encode_directive(Directive(consumer, draining=draining)))])
 
     @STORY.command
-    def do_remove(self) -> None:
-        topics.remove_topic(self.site.coordinator, TOPIC, PERSON)
-
-    @STORY.command
     def do_save(self) -> None:
         """Take a snapshot of the topic's znodes."""
         paths = self._nodes()
@@ -151,24 +119,6 @@ class Stage:
         """ZooKeeper comes back from the snapshot."""
         for path in self._nodes():
             self.site.zk.transact([SetData(path, self.snapshot[path])])
-
-    @STORY.command
-    def do_lose(self) -> None:
-        """The topic's node and its state are gone; the partitions are listed anew."""
-        node, state = self._nodes()
-        children = [f"{node}/{child}" for child in self.site.zk.children(node)]
-        self.site.zk.transact([Delete(path) for path in [*children, node, state]])
-        topics.refresh_partitions(self.site.coordinator, [TOPIC])
-
-    @STORY.command
-    def do_empty(self) -> None:
-        """Somebody empties the topic's node."""
-        self.site.zk.transact([SetData(self._nodes()[0], b"")])
-
-    @STORY.command
-    def do_garble(self) -> None:
-        """Somebody writes garbage over the topic's node."""
-        self.site.zk.transact([SetData(self._nodes()[0], b"{")])
 
     def _nodes(self) -> tuple[str, str]:
         paths: Paths = self.site.paths
@@ -197,22 +147,6 @@ class Stage:
     def do_run(self, task: str) -> list[str]:
         actor = Actor("airflow", dag="rebalance", run="r1", task=task)
         return self._told(TASKS[task](self.site.coordinator, [TOPIC], actor)[0])
-
-    @STORY.command
-    def do_race(self, task: str) -> list[str]:
-        """Two runs at once: the second one writes between the decision and the write of the first."""
-        other = replace(self.site.coordinator, zk=self.site.server.connect())
-        lines: list[str] = []
-
-        def before(zk: FakeZooKeeper, operations: Sequence[Operation]) -> None:
-            if zk is self.site.zk and not lines and any(isinstance(op, Create) for op in operations):
-                actor = Actor("airflow", dag="rebalance", run="r2", task=task)
-                lines.extend(f"r2: {line}" for line in self._told(TASKS[task](other, [TOPIC], actor)[0]))
-
-        self.site.server.before_write = before
-        mine = self.do_run(task) or []
-        self.site.server.before_write = None
-        return [*lines, *(f"r1: {line}" for line in mine)]
 
     @STORY.command
     def do_wait(self, what: str) -> list[str]:

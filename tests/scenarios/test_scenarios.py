@@ -36,7 +36,3 @@ def test_scenario(path: Path) -> None:
         path.write_text(played, encoding="utf-8")
     else:
         assert played == told, "run with UPDATE_SCENARIOS=1 and review the diff"
-
-
-def test_there_are_scenarios() -> None:
-    assert len(FILES) >= 12

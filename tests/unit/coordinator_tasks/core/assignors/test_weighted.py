@@ -123,21 +123,6 @@ def test_every_answer_is_valid_and_keeps_to_bans_limits_zones_and_what_is_fixed(
         assert account.count[member] <= rules.limit_of(member)
 
 
-@settings(max_examples=100)
-@given(problems(), st.randoms(use_true_random=False))
-def test_the_order_of_the_input_does_not_matter(question: Problem, rng: Any) -> None:
-    def shuffled(mapping: Mapping[Any, Any]) -> dict[Any, Any]:
-        items = list(mapping.items())
-        rng.shuffle(items)
-        return dict(items)
-
-    names = ("members", "owned", "fixed", "loads", "parameters", "weights", "carried", "zones")
-    other = replace(question, **{name: shuffled(getattr(question, name)) for name in names})
-    partitions = list(question.partitions)
-    rng.shuffle(partitions)
-    assert Weighted().assign(replace(other, partitions=tuple(partitions))) == Weighted().assign(question)
-
-
 @settings(max_examples=200)
 @given(problems(free=True))
 def test_no_move_is_below_the_minimum_gain(question: Problem) -> None:
