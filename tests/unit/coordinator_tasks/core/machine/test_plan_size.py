@@ -1,13 +1,17 @@
-"""A plan moves at most the content of one transaction; later plans move the rest."""
+"""A plan moves at most the content of one transaction, and later plans the rest. The work of a plan grows with the consumers."""
+
+from typing import Any
 
 import pytest
 
-from coordinator_tasks.core.codecs.codec import encode_node, encode_state
+from coordinator_tasks.core.codecs import codec
+from coordinator_tasks.core.codecs.codec import decode_node, encode_node, encode_state
 from coordinator_tasks.core.codecs.history_codec import encode_record
 from coordinator_tasks.core.machine.decision import Decision, TopicOutcome
-from coordinator_tasks.core.machine.world import Policy
+from coordinator_tasks.core.machine.life import Life
+from coordinator_tasks.core.machine.world import Policy, World
 from coordinator_tasks.core.model import FORMATS, PROPERTIES, SEEKS, TopicDescription
-from tests.world.scene import TOPIC, Scene
+from tests.world.scene import TOPIC, Scene, stable
 
 PLAIN = (SEEKS, PROPERTIES)
 """The forms that 0.2.0 reads."""
@@ -88,3 +92,29 @@ def test_without_room_nothing_more_moves_before_what_is_in_flight_is_confirmed()
     there.acts("a").step()
     assert there.step().state is not None
     assert there.counts() == {"a": 2}
+
+
+def test_a_consumer_is_judged_a_few_times_however_many_partitions_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    there, judged, life = stable("a", "b", "c", partitions=1_000).joins("d"), list[str](), World.life
+
+    def counted(world: World, consumer: str, incarnation: int) -> Life:
+        judged.append(consumer)
+        return life(world, consumer, incarnation)
+
+    monkeypatch.setattr(World, "life", counted)
+    decision = there.decide()
+    assert decision.record is not None
+    assert len(decision.record.moves) == 250
+    assert len(judged) < 200
+
+
+def test_a_long_node_is_packed_without_its_plain_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = stable("a", "b", partitions=1_000).node
+    assert node is not None
+    plain = encode_node(node)
+
+    def refuse(*_: Any) -> bytes:
+        raise AssertionError("the plain form was written too")
+
+    monkeypatch.setattr(codec, "dump", refuse)
+    assert decode_node("p", encode_node(node, 4_096)) == decode_node("p", plain)
