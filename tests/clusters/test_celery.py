@@ -70,12 +70,6 @@ def site(managed: Managed, tmp_path: Path) -> Iterator[CeleryAirflow]:
         yield running
 
 
-def asset_events(site: CeleryAirflow) -> list[dict[str, Any]]:
-    """What the watchers have told."""
-    found = site.airflow.client.request("GET", "/assets/events", params={"limit": 100})["asset_events"]
-    return [one for one in found if "changes" in (one["extra"].get("payload") or one["extra"])]
-
-
 def joined(managed: Managed) -> None:
     """One plan, by hand-offs to b, and no step twice."""
     steps = [one for one in managed.steps() if one[0] is not one[1]]
@@ -84,24 +78,6 @@ def joined(managed: Managed) -> None:
     moves = [move for record in managed.history() for move in record.moves if move.kind is MoveKind.HANDOFF]
     assert {(move.giver, move.taker) for move in moves} == {("a", "b")}
     assert len(moves) == len(ALL) // 2
-
-
-def test_two_of_each_make_one_rebalance_of_a_join(
-    managed: Managed, site: CeleryAirflow, record_property: Figure
-) -> None:
-    managed.join("a")
-    managed.stable("a", LIMIT_S)
-    eventually(lambda: idle(site.airflow))
-    traffic, before = Traffic(managed.site), len(asset_events(site))
-    managed.join("b")
-    record_property("stable_s", round(wait_for(lambda: managed.stable("ab", LIMIT_S), "Stable"), 1))
-    managed.ledger.grown(ALL, "records flow")
-    sent = traffic.close()
-    managed.consumed(sent)
-    eventually(lambda: idle(site.airflow))
-    managed.judge(sent)
-    joined(managed)
-    record_property("watcher_events", len(asset_events(site)) - before)
 
 
 def test_one_scheduler_triggerer_and_worker_die_in_the_middle_of_a_rebalance(

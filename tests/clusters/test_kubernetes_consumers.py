@@ -168,21 +168,6 @@ def test_scale_in_and_a_rollout_drain_each_pod_first(pods: ConsumerPods, record_
         record_property("rollout_pauses_ms", measured(pods, seen, {move.partition for move in moves}))
 
 
-def test_a_rollout_that_is_announced_moves_nothing(pods: ConsumerPods, record_property: Property) -> None:
-    names = pods.names(COUNT)
-    with judged(pods):
-        pods.rollout()  # what was asked of these processes stands in ZooKeeper still
-        before, seen, begun_at = pods.stable(names), len(pods.managed.history()), time.time()
-        for name in names:
-            expect_restart(pods, name)
-        record_property("rollout_s", round(pods.rollout(), 1))
-        pods.stable(names)
-        pods.grown("the new pods read")
-        assert pods.moved(pods.since(seen)) == []
-        assert pods.stable(names) == before
-        record_property("silences_s", text(pods.silences(range(PARTITIONS), begun_at)))
-
-
 def test_an_evicted_pod_leaves_first_and_only_one_at_a_time(pods: ConsumerPods) -> None:
     names = pods.names(COUNT)
     evicted, refused, _ = names

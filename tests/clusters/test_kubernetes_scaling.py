@@ -5,29 +5,19 @@ KEDA itself does not run here. What it would do stands in `keda` and below, from
 
 import re
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from coordinator_tasks.core.fleet.growth import Limits
-from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.devstack.embedded.ports import free_port
-from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service.fleets import autoscale
-from coordinator_tasks.wiring import open_coordinator
 from tests.clusters import images
 from tests.clusters.external_metrics import external_metrics
 from tests.clusters.kubernetes import ApiServer
 from tests.clusters.programs import go_module
-from tests.fakes.cluster import PERSON
 from tests.integration import keda
-from tests.integration.agent_site import Site, wait_for
-from tests.integration.prometheus_server import PROMETHEUS, environment_of, running_metrics, running_prometheus
-from tests.integration.real_site import Managed
+from tests.integration.agent_site import wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(1800)]
 KEDA = ("github.com/kedacore/keda/v2", "v2.20.2", "h1:SR60v8uIcelbveS8n/1jcl8tLdBBIbHMxmdOHw8tKqA=")
@@ -36,7 +26,6 @@ PODS = "/api/v1/namespaces/default/pods"
 SYNC = ("--horizontal-pod-autoscaler-sync-period=1s", "--horizontal-pod-autoscaler-downscale-stabilization=3s")
 """Fifteen seconds and five minutes are the defaults."""
 LIMIT_S = 60.0
-TOKEN = "scaling-token"
 
 
 @pytest.fixture
@@ -132,49 +121,3 @@ def test_an_autoscaler_takes_the_number_as_it_is_and_no_number_as_no_change(api:
         scaled.becomes(10)
         told.append(11.0)
         scaled.stays(10)  # a tenth is within the autoscaler's tolerance
-
-
-def test_with_the_metric_type_value_the_number_of_pods_would_run_away(api: ApiServer, tmp_path: Path) -> None:
-    with external_metrics(api, tmp_path / "metrics", lambda: 3.0):
-        scaled = Scaled(api, "Value")
-        scaled.becomes(12)
-
-
-@pytest.mark.skipif(PROMETHEUS is None, reason="prometheus is not installed (Debian: apt-get install prometheus)")
-def test_a_decision_of_the_growth_policy_becomes_the_number_of_pods(
-    api: ApiServer,
-    zookeeper: EmbeddedZooKeeper,
-    kafka: EmbeddedKafka,
-    tmp_path: Path,
-    record_property: Callable[[str, object], None],
-) -> None:
-    site = Site(zookeeper.connect_string, kafka.bootstrap_servers)
-    site.settings = replace(site.settings, status_token=TOKEN)
-    managed = Managed(site)
-    asked = keda.query(cluster_name=managed.site.cluster)
-    listen = f"127.0.0.1:{free_port()}"
-    (trigger,) = scaled_object()["spec"]["triggers"]
-    try:
-        with (
-            managed.looping(),
-            running_metrics(tmp_path, listen, environment_of(managed.site, TOKEN)),
-            running_prometheus(tmp_path, listen, TOKEN) as prometheus,
-            external_metrics(api, tmp_path / "api", lambda: keda.number(prometheus.address, asked)),
-            open_coordinator(managed.site.settings) as c,
-        ):
-            for name in ("billing-0", "billing-1"):
-                managed.join(name)
-            managed.stable(["billing-0", "billing-1"])
-            scaled = Scaled(api, trigger["metricType"])
-            scaled.stays(2)
-            autoscale.set_growth(c, "billing", Limits(least=3, most=12))
-            (looked,) = autoscale.look(c, ["billing"], PERSON)
-            assert (looked.decision.count, looked.decision.desired) == (2, 3), looked.text
-            record_property("number_to_pods_s", round(scaled.becomes(3), 1))
-            managed.join("billing-2")
-            managed.stable(["billing-0", "billing-1", "billing-2"])
-            (looked,) = autoscale.look(c, ["billing"], PERSON)
-            assert (looked.decision.count, looked.decision.desired) == (3, 3), looked.text
-            scaled.stays(3)
-    finally:
-        managed.close()

@@ -12,12 +12,10 @@ from typing import Any
 import psutil
 import pytest
 
-from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
-from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.devstack.embedded.jars import pyspark_home
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.run_folder import RunFolder
-from coordinator_tasks.service.nodes import directives, fleet
+from coordinator_tasks.service.nodes import directives
 from coordinator_tasks.wiring import open_coordinator
 from spark_apps.launch import launcher_service
 from spark_apps.launch.launcher_service import Host
@@ -269,33 +267,5 @@ def test_with_attempts_of_yarns_own_the_second_one_is_a_new_incarnation_and_the_
         assert shop.incarnation() == second, "the living one stays"
         assert next(one for one in shop.yarn.applications() if one["id"] == other)["finalStatus"] == "FAILED"
         shop.grown("rows of the one that stays")
-    finally:
-        traffic.close()
-
-
-def test_the_fleet_alone_starts_a_dead_consumer_again(
-    shop: YarnShop, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
-) -> None:
-    traffic = Traffic(shop.managed.site, per_second=20)
-    try:
-        with open_coordinator(shop.managed.site.settings) as c:
-            fleet.set_fleet(c, Fleet("shop", OWN_APPLICATIONS[0], ("a",)))
-            assert [one.consumer for one in fleet.missing(c)] == ["a"]
-            shop.launch(monkeypatch)
-            shop.wait_for(shop.incarnation, "a registers")
-            shop.stable("a")
-            shop.grown("rows of a")
-            first = killed(shop)
-            noticed = shop.wait_for(lambda: [one.consumer for one in fleet.missing(c)] == ["a"], "a is missing")
-            record_property("noticed_s", round(noticed, 1))
-            shop.wait_for(lambda: not shop.running(), "YARN gives it up")
-            (application,) = shop.applications()
-            assert len(shop.yarn.attempts(application["id"])) == 1
-            shop.launch(monkeypatch)
-            took = shop.wait_for(lambda: shop.incarnation() > first, "it is launched again")
-            record_property("relaunched_s", round(took))
-            shop.stable("a")
-            shop.grown("rows of the new incarnation")
-            assert len(shop.drivers()) == 1
     finally:
         traffic.close()

@@ -1,28 +1,23 @@
 """Eight attempts of one step at the same moment, each with a session of its own: exactly one effect."""
 
 import threading
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import Actor, State
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.nodes import topics
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.plan.transitions import TopicReport
-from coordinator_tasks.wiring import Settings, open_coordinator
-from tests.fakes.cluster import PERSON
+from coordinator_tasks.wiring import open_coordinator
 from tests.integration.agent_site import wait_for
-from tests.integration.real_site import LIMIT_S, QUICK
-from tests.integration.test_real_coordinator import Cluster
+from tests.integration.real_site import LIMIT_S
+from tests.integration.stub_cluster import StubCluster, stub_cluster
 
 pytestmark = pytest.mark.integration
 ATTEMPTS = 8
@@ -35,17 +30,9 @@ JOIN: list[tuple[Task, State, State]] = [
 
 
 @pytest.fixture
-def cluster(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Cluster]:
-    name = f"o{uuid.uuid4().hex[:8]}"
-    broker = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": "1"}
-    policy = replace(QUICK, settle_s=0.0, flap_registrations=1000)
-    settings = Settings(name, zookeeper.connect_string, broker, session_timeout_s=4.0, policy=policy)
-    ConfluentKafkaAdmin(broker).create_topic(name, 6)
-    with open_coordinator(settings) as c:
-        topics.add_topic(c, name, f"g-{name}", actor=PERSON)
-    made = Cluster(settings, name)
-    yield made
-    made.close()
+def cluster(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[StubCluster]:
+    with stub_cluster(zookeeper, kafka, {"flap_registrations": 1000}, session_timeout_s=4.0) as made:
+        yield made
 
 
 def at_once(coordinators: Sequence[Coordinator], task: Task, topic: str) -> list[TopicReport]:
@@ -61,21 +48,21 @@ def at_once(coordinators: Sequence[Coordinator], task: Task, topic: str) -> list
         return list(pool.map(attempt, range(len(coordinators)), coordinators))
 
 
-def test_eight_attempts_of_a_step_have_one_effect(cluster: Cluster) -> None:
+def test_eight_attempts_of_a_step_have_one_effect(cluster: StubCluster) -> None:
     cluster.join("a")
     with ExitStack() as ending:
         coordinators = [ending.enter_context(open_coordinator(cluster.settings)) for _ in range(ATTEMPTS)]
         c = coordinators[0]
-        cluster.settle(c, "a")
+        cluster.stable("a")
         for consumer in ("b", "d"):
             cluster.join(consumer)
             for task, source, target in JOIN:
-                before = cluster.records(c)
+                before = cluster.records()
                 look = {State.CLOSING: transitions.await_closed, State.STARTING: transitions.await_started}.get(source)
                 if look is not None:
                     wait_for(lambda look=look: look(c, [cluster.topic]).confirmed, f"{source} is confirmed", LIMIT_S)
                 reports = at_once(coordinators, task, cluster.topic)
-                new = cluster.records(c)[len(before) :]
+                new = cluster.records()[len(before) :]
                 assert [(one.source, one.target) for one in new] == [(source, target)]
                 assert sum(one.outcome is TopicOutcome.WRITTEN for one in reports) == 1, reports
                 assert {one.outcome for one in reports} <= {
@@ -83,6 +70,6 @@ def test_eight_attempts_of_a_step_have_one_effect(cluster: Cluster) -> None:
                     TopicOutcome.UNCHANGED,
                     TopicOutcome.WAITING,
                 }
-        assert cluster.is_stable(c, "abd")
-        epochs = [one.epoch for one in cluster.records(c)]
+        assert cluster.is_stable("abd")
+        epochs = [one.epoch for one in cluster.records()]
         assert epochs == sorted(epochs)

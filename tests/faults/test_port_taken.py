@@ -9,7 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from coordinator_tasks.service.nodes import observe
-from tests.integration.test_real_silence import PARTITIONS, Cluster, Hosted, cluster
+from tests.integration.stub_cluster import PARTITIONS, StubCluster
+from tests.integration.test_real_silence import Hosted, cluster
 
 __all__ = ["cluster"]
 pytestmark = pytest.mark.integration
@@ -40,7 +41,7 @@ def listening(port: int, body: bytes) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("answer", ["no JSON", "another consumer's status"])
-def test_a_stranger_at_the_port_is_neither_the_consumer_nor_proof_of_its_end(cluster: Cluster, answer: str) -> None:
+def test_a_stranger_at_the_port_is_neither_the_consumer_nor_proof_of_its_end(cluster: StubCluster, answer: str) -> None:
     dead = cluster.join("a", Hosted)
     assert isinstance(dead, Hosted)
     other = cluster.join("b")

@@ -32,7 +32,6 @@ from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.wiring import Settings, open_zookeeper
 from spark_apps.agent.process.agent import AgentTiming
 from spark_apps.agent.process.consumer_process import ConsumerSettings
-from spark_apps.delivery.hooks import Hooks
 from spark_apps.plain import Output, PlainConsumer, Record, Sink
 
 QUIET = {"log_level": "1"}  # the broker ends before the clients do
@@ -224,12 +223,11 @@ class Running:
         consumer: str,
         output: Rows | Output,
         close_timeout_s: float = 5.0,
-        hooks: Hooks | None = None,
     ) -> None:
         settings = ConsumerSettings(
             site.settings, consumer, agent_timing=AgentTiming(close_timeout_s=close_timeout_s, poll_s=1.0)
         )
-        kept = output if isinstance(output, Output) else Output(output.sink(consumer), hooks=hooks)
+        kept = output if isinstance(output, Output) else Output(output.sink(consumer))
         self.consumer = PlainConsumer(settings, kept)
         self.code: int | None = None
         self.thread = threading.Thread(target=self._run, daemon=True)

@@ -15,7 +15,6 @@ from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from spark_apps import AtLeastOnce, ExactlyOnce, OnError
 from spark_apps.delivery.database import Cursor, Database, RowSink
 from spark_apps.delivery.database_sink import DatabaseSink
-from tests.sink_bench import table_sink
 
 POISON = {"function": b"poison-function", "cast": b"poison-cast", "table": b"5000"}
 NUMBERS = RowSink("numbers", {"number": "INTEGER NOT NULL CHECK (number < 1000)"})
@@ -51,12 +50,6 @@ def staged(stream: DataFrame, settings: Mapping[str, str]) -> ExactlyOnce:
             yield batch
 
     return ExactlyOnce(parsed(stream.mapInArrow(checked, stream.schema)), sink_of(settings), on_error=ANY)
-
-
-def lake(stream: DataFrame, settings: Mapping[str, str]) -> ExactlyOnce:
-    """Into Delta Lake; the dead letters go to the setting `database`."""
-    rows = parsed(stream).select("topic", "partition", "offset", F.col("number").cast("string").alias("text"))
-    return ExactlyOnce(rows, table_sink("delta", Path(settings["tables"])), on_error=ANY)
 
 
 def at_least_once(stream: DataFrame, settings: Mapping[str, str]) -> AtLeastOnce:

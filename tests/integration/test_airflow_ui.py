@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -21,8 +20,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import KafkaUnavailable
-from coordinator_tasks.core.measure.pauses import amount, longest
-from coordinator_tasks.core.model import Actor, Pause
+from coordinator_tasks.core.model import Actor
 from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
@@ -224,20 +222,6 @@ def test_a_zookeeper_that_dies_is_told_within_the_limit_and_is_read_again_when_i
         eventually(lambda: client.get("/").status_code == 200)
 
 
-def test_pages_follow_airflows_dark_mode_and_let_nothing_foreign_in(browser: Browser) -> None:
-    browser.leave()
-    colours = {}
-    for mode in ("light", "dark"):
-        browser.driver.execute_script(f"localStorage.setItem('theme', '{mode}')")
-        browser.open("/plugin/all_rebalances")
-        browser.enter()
-        browser.find("h1")
-        colours[mode] = browser.driver.execute_script("return getComputedStyle(document.body).backgroundColor")
-    assert colours["light"] == "rgb(255, 255, 255)"
-    assert colours["dark"] != colours["light"]
-    assert [line for line in browser.said() if "Content Security Policy" in line] == []
-
-
 # All rebalances, live, and asking ---------------------------------------------------------------------------------------
 
 
@@ -253,29 +237,6 @@ def theme(browser: Browser, request: pytest.FixtureRequest) -> str:
 def owners_now(coordinator: Coordinator) -> dict[int, str]:
     node = coordinator.zk.get(coordinator.paths.topic(TOPIC))
     return dict(codec.decode_node("", node.data).assignments)
-
-
-def test_a_stranger_finds_the_join_among_all_rebalances_with_both_sides_and_the_tasks(
-    browser: Browser, join: Rebalance, coordinator: Coordinator, theme: str
-) -> None:
-    browser.open("/coordinator/rebalances?consumer=cy")
-    row = next(one for one in browser.find_all("table.cards tbody tr") if "cy joined" in one.text)
-    row.find_element(By.CSS_SELECTOR, "a").click()
-    browser.until(lambda: join.rebalance in browser.find("main").text, "the rebalance")
-    browser.unfold()
-    sides = browser.find_all("table[aria-labelledby=sides] tbody tr")
-    after = {row.find_element(By.TAG_NAME, "th").text: row.find_elements(By.TAG_NAME, "td")[1].text for row in sides}
-    owned = {who: set[int]() for who in after}
-    for partition, who in owners_now(coordinator).items():
-        owned[who].add(partition)
-    assert {
-        who: {n for line in text.split("\n")[1:] for part in line.split(" ") for n in listed(part.rstrip(","))}
-        for who, text in after.items()
-    } == owned
-    bands = {one.text for one in browser.find_all(".chart a text")}
-    assert {record.actor.task for record in join.records} <= bands | {"confirm_closed", "confirm_started"}
-    assert "Longest waited for" in browser.find("main").text
-    assert [line for line in browser.said() if "Content Security Policy" in line] == []
 
 
 def test_the_live_page_says_what_zookeeper_and_the_consumers_say(
@@ -443,69 +404,6 @@ def read(
         for one in found.consumers.values():
             one.close()
         site.close()
-
-
-def stood(one: Pause) -> str:
-    """How long the partition stood still, as a page says it."""
-    return "nothing waited" if one.total is None else amount(one.total, one.error_s)
-
-
-def filtered(browser: Browser, **fields: str) -> list[WebElement]:
-    """The rows of the list of rebalances after a person has filled in these fields."""
-    browser.open("/coordinator/rebalances")
-    for name, value in fields.items():
-        # A browser's own field of a time takes keys by its locale.
-        browser.driver.execute_script("arguments[0].value = arguments[1]", browser.find(f"input[name={name}]"), value)
-    browser.find("form button").click()
-    browser.until(lambda: "rebalances?" in browser.driver.current_url, "the filtered list")
-    browser.find("h1")
-    return browser.driver.find_elements(By.CSS_SELECTOR, "table.cards tbody tr")
-
-
-def minute(at: float, later: int = 0) -> str:
-    """For a field of a time."""
-    return (datetime.fromtimestamp(at, UTC) + timedelta(minutes=later)).strftime("%Y-%m-%dT%H:%M")
-
-
-def test_a_stranger_finds_what_moved_at_a_time_and_nothing_at_another(browser: Browser, read: Read) -> None:
-    browser.leave()
-    began = read.drained.began_at
-    rows = filtered(browser, after=minute(began, -1), before=minute(began, 1))
-    (row,) = [one for one in rows if read.site.topic in one.text and "eli is draining" in one.text]
-    row.find_element(By.CSS_SELECTOR, "a").click()
-    moved = {(one.partition, one.giver, one.taker) for one in read.drained.moves}
-    browser.until(lambda: told_moves(browser.find("main")) == moved, "which partitions moved, from whom to whom")
-    assert filtered(browser, after=minute(began, -1_440), before=minute(began, -720)) == []
-    assert "No rebalance is like that." in browser.find("main").text
-
-
-def test_a_stranger_learns_who_asked_how_long_each_partition_stood_still_and_what_waited(
-    browser: Browser, airflow: EmbeddedAirflow, read: Read
-) -> None:
-    pauses = read.drained.pauses
-    assert pauses is not None
-    browser.leave()
-    browser.open("/coordinator/rebalances")
-    browser.find("input[name=topic]").send_keys(read.site.topic)
-    browser.find("form button").click()
-    browser.until(lambda: f"topic={read.site.topic}" in browser.driver.current_url, "the filtered list")
-    (row,) = [one for one in browser.find_all("table.cards tbody tr") if "eli" in one.text and "draining" in one.text]
-    told = {one.get_attribute("data-label"): one.text for one in row.find_elements(By.TAG_NAME, "td")}
-    assert told["Why"] == f"eli is draining (by {airflow.username}: new disk)"
-    worst = longest(pauses.measured)
-    assert worst is not None
-    assert worst.extra is not None
-    assert told["Longest extra pause"].split("\n")[0] == amount(worst.extra)
-    assert told["Records waited"] == str(sum(one.records for one in pauses.measured))
-    row.find_element(By.CSS_SELECTOR, "a").click()
-    browser.unfold()
-    rows = browser.find_all("table[aria-labelledby=pauses] tbody tr")
-    shown = [[cell.text for cell in row.find_elements(By.CSS_SELECTOR, "th, td")] for row in rows]
-    assert {int(cells[0]): (cells[4], int(cells[7])) for cells in shown} == {
-        one.partition: (stood(one), one.records) for one in pauses.measured
-    }
-    assert told_moves(browser.find("main")) == {(one.partition, "eli", "dee") for one in pauses.measured}
-    assert len(pauses.measured) == READ // 2
 
 
 def of_row(topic: str, what: str) -> str:

@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from deltalake import DeltaTable
 
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
@@ -133,16 +131,6 @@ def test_poison_for_a_stage_and_for_a_function_of_batches(stage: Stage, build: s
     assert stage.stored() == [place for place in sorted(stage.sent) if place not in stage.poison()]
 
 
-def test_poison_leaves_the_rows_of_a_delta_table(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PIPELINE_tables", str(stage.folder))
-    stage.start("lake")
-    stage.produce(0, *numbers(16, {3: "function", 12: "cast"}))
-    stage.passes(0)
-    assert sorted(stage.letters()) == stage.poison() == [(0, 3), (0, 12)]
-    found = DeltaTable(str(stage.folder / "texts")).to_pyarrow_table()["offset"].to_pylist()
-    assert sorted(found) == [offset for offset in range(16) if offset not in (3, 12)]
-
-
 @pytest.mark.parametrize("stage", ["postgresql"], indirect=True)
 def test_a_driver_that_dies_in_the_middle_of_the_halving_leaves_nothing_lost_and_nothing_doubled(stage: Stage) -> None:
     process = stage.start("build").process
@@ -181,31 +169,6 @@ def test_beyond_the_bound_that_partition_alone_stops_until_an_operator_skips(sta
     stage.passes()
     assert sorted(stage.letters()) == [(1, 7)]
     assert len(stage.stored()) == 100 + 1_999 + 100
-
-
-def test_a_topic_takes_dead_letters_with_the_headers_of_kafka_connect(stage: Stage) -> None:
-    dead = f"dead-{stage.site.topic}"
-    stage.site.admin.create_topic(dead, 1)
-    wait_for(lambda: stage.site.admin.describe([dead])[dead] is not None, "a broker knows the topic")
-    stage.start("build", "--set", f"onErrorTopic={dead}")
-    stage.produce(0, *numbers(100, {50: "table"}))
-    stage.passes(0)
-    reader = Consumer({"bootstrap.servers": stage.site.kafka, "group.id": "g", "auto.offset.reset": "earliest"})
-    reader.assign([TopicPartition(dead, 0, 0)])
-    message = reader.poll(30.0)
-    assert message is not None
-    headers = dict(message.headers() or ())
-    reader.close()
-    assert (message.key(), message.value(), headers["trace"]) == (b"k", POISON["table"], b"1")
-    for prefix in ("__connect.errors.", "__dlq.errors."):
-        assert [headers[prefix + name] for name in ("topic", "partition", "offset")] == [
-            stage.site.topic.encode(),
-            b"0",
-            b"50",
-        ]
-    assert headers["__connect.errors.stage"] == b"TASK_PUT"
-    assert headers["__dlq.errors.group"] == stage.site.group.encode()
-    assert stage.letters() == {}
 
 
 def test_a_plain_consumer_keeps_dead_letters_of_its_function_and_of_its_store(stage: Stage) -> None:

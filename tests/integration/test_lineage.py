@@ -7,29 +7,16 @@ import json
 import os
 import signal
 import sys
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
-from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
-from coordinator_tasks.allowed_launches import OWN_APPLICATIONS, AllowedLaunches
-from coordinator_tasks.core.errors import KafkaUnavailable
-from coordinator_tasks.core.model import Actor, Fleet
-from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.run_folder import RunFolder
-from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.nodes import fleet, topics
-from coordinator_tasks.wiring import open_coordinator
 from tests.integration.agent_site import Site, wait_for
-from tests.integration.airflow_site import airflow_of, cluster_of, eventually
-from tests.integration.spark_submit import JAVA_OPTIONS
 from tests.integration.test_agent_spark import SparkProcess
 
 pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(400)]
@@ -92,64 +79,3 @@ def test_a_topic_and_its_sink_are_told_when_a_consumer_begins_and_ends(
 
 
 # Launched by Airflow ---------------------------------------------------------------------------------------------------
-
-GROUP = "billing"
-EVENT = {"order_id": "A-17", "product": "tea", "quantity": 2, "price": "3.50", "ordered_at": "2026-11-21T08:15:30Z"}
-
-
-def added(c: Coordinator, topic: str) -> bool:
-    """A fresh broker makes its groups topic first, which may take longer than one request waits."""
-    try:
-        topics.add_topic(c, topic, GROUP, actor=Actor("command", "ada"))
-    except KafkaUnavailable:
-        return False
-    return True
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    ("disabled", "kinds"), [("False", ["START", "COMPLETE"]), ("True", [])], ids=["on", "disabled"]
-)
-def test_airflows_own_setting_switches_what_a_consumer_tells_that_a_dag_launches(
-    zookeeper: EmbeddedZooKeeper,
-    kafka: EmbeddedKafka,
-    airflow_factory: Callable[..., EmbeddedAirflow],
-    tmp_path: Path,
-    disabled: str,
-    kinds: list[str],
-) -> None:
-    options = "spark.driver.extraJavaOptions"
-    settings = cluster_of(zookeeper, kafka, allowed=AllowedLaunches(conf=options, folders=str(tmp_path)))
-    topic = f"orders-{uuid.uuid4().hex[:8]}"
-    events, database = tmp_path / "events", str(tmp_path / "orders.sqlite")
-    transport = {"type": "file", "log_file_path": str(events), "append": True}
-    openlineage = {
-        "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(transport),
-        "AIRFLOW__OPENLINEAGE__NAMESPACE": "prod",
-        "AIRFLOW__OPENLINEAGE__DISABLED": disabled,
-    }
-    arguments = (f"--pipeline={topic}=spark_apps.pipelines.orders:build", f"--set=database=sqlite:///{database}")
-    light = {"spark.ui.enabled": "false", "spark.driver.memory": "512m", options: JAVA_OPTIONS}
-    ConfluentKafkaAdmin(settings.kafka).create_topic(topic, 2)
-    producer, offsets = Producer(settings.kafka), ConfluentGroupOffsets(settings.kafka, GROUP)
-    for number in range(10):
-        producer.produce(topic, json.dumps(EVENT), partition=number % 2)
-    assert producer.flush(30) == 0
-    dags = {"rebalance", "reconcile", "consumers"}
-    folder = RunFolder.of(tmp_path, settings.cluster, "a")
-    with (
-        open_coordinator(settings) as c,
-        airflow_of(settings, airflow_factory, dags, base=tmp_path, env=openlineage),
-    ):
-        eventually(lambda: added(c, topic))
-        fleet.set_fleet(c, Fleet("light", OWN_APPLICATIONS[0], ("a",), arguments, light))
-        eventually(lambda: [one.offset for one in offsets.committed(topic, (0, 1)).values()] == [5, 5], 300)
-        fleet.set_fleet(c, Fleet("light", OWN_APPLICATIONS[0], ()))
-        os.kill(int(folder.lock.read_text()), signal.SIGTERM)
-        eventually(lambda: folder.exit_code() is not None, 60)
-    assert [one["eventType"] for one in told(events)] == kinds
-    for one in told(events):
-        assert (one["job"]["namespace"], one["job"]["name"]) == ("prod", f"{settings.cluster}.{GROUP}.{topic}")
-        assert [found["name"] for found in one["inputs"]] == [topic]
-        tables = ("orders", "dead_letters", "revenue")
-        assert [found["name"] for found in one["outputs"]] == [f"{database}#{table}" for table in tables]

@@ -123,16 +123,6 @@ def test_a_log_that_ends_within_the_range_has_lost_records(reader: RangesReader,
         offsets(reader, job(servers, shortened, Range(0, 4, 12, 1), limit_s=1.0))
 
 
-def test_many_small_reads_with_ends_before_the_logs_end(reader: RangesReader, servers: str) -> None:
-    topic = new_topic(servers, 4)
-    for partition in range(4):
-        produce(servers, topic, [b"v"] * 400, partition)
-    for step in range(100):
-        wanted = [Range(partition, step * 4, step * 4 + 1 + partition, 1) for partition in range(4)]
-        found = sorted(row.place for row in reader.read(job(servers, topic, *wanted)))
-        assert found == [(one.partition, offset) for one in wanted for offset in range(one.start, one.end)]
-
-
 def test_a_reader_that_stops_early_leaves_a_usable_process(reader: RangesReader, servers: str) -> None:
     topic = new_topic(servers, 1)
     produce(servers, topic, [b"x" * 1000] * 6000)
@@ -145,23 +135,6 @@ def test_a_broker_that_is_not_there_is_named_after_the_limit(reader: RangesReade
         ReadError, match=r"ReadFailed: topic t gave nothing for 0.5 s \(partition 0: at 0, wanted up to 4\)"
     ):
         offsets(reader, job("127.0.0.1:1", "t", Range(0, 0, 5, 1), limit_s=0.5))
-
-
-def test_wrong_credentials_say_so(reader: RangesReader, kafka: SaslKafka) -> None:
-    with pytest.raises(ReadError, match=r"(?i)authentication"):
-        offsets(
-            reader,
-            job(
-                kafka.sasl_bootstrap_servers,
-                "t",
-                Range(0, 0, 5, 1),
-                limit_s=2.0,
-                security_protocol="SASL_PLAINTEXT",
-                sasl_mechanism="PLAIN",
-                sasl_username="alice",
-                sasl_password="no",
-            ),
-        )
 
 
 def test_reading_joins_no_group_and_commits_nothing(reader: RangesReader, servers: str) -> None:

@@ -1,17 +1,13 @@
 """The ownership audit on real servers: while partitions move, with a foreign commit, and with a consumer that was isolated and lives on."""
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from coordinator_tasks.core.model import Answer, ConsumerStatus, Member
-from coordinator_tasks.core.ports import StatusClient
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service.nodes import directives
 from coordinator_tasks.service.watch.audit import Audit, audit
 from coordinator_tasks.wiring import open_coordinator
 from tests.integration.agent_site import Site, Traffic, wait_for
@@ -65,37 +61,3 @@ def test_joins_and_drains_under_load_are_no_finding_and_an_intruder_is(managed: 
         sent = traffic.close()
         managed.consumed(sent)
     managed.judge(sent)
-
-
-def test_a_consumer_that_was_isolated_and_does_not_hear_of_it_is_the_second_owner(managed: Managed) -> None:
-    site = managed.site
-    one = managed.join("a")
-    with managed.looping(), open_coordinator(site.settings) as c:
-        managed.stable("a")
-        managed.join("b")
-        owners = managed.stable("ab")
-        mine = tuple(sorted(p for p, owner in owners.items() if owner == "a"))
-        last = one.status
-        directives.isolate(c, "a", by="ada", why="wrong results")
-        managed.stable("b")
-        assert alarms(audit(c, between_s=1.0)) == []
-        found = audit(replace(c, statuses=FrozenInterface(c.statuses, "a", last)), between_s=1.0, always=False)
-        assert ("KPC-080", mine) in alarms(found)
-        (both,) = [finding for finding in found.findings if finding.code == "KPC-080"]
-        assert (both.who, both.alarm) == ("a, b", True)
-        assert "ZooKeeper names b" in both.says
-
-
-@dataclass(frozen=True)
-class FrozenInterface:
-    """The consumers' interfaces; that of one answers as before, as that of a process that hears nothing does."""
-
-    real: StatusClient
-    consumer: str
-    status: ConsumerStatus
-
-    def ask(self, members: Collection[Member], known: Mapping[str, int] | None = None) -> Mapping[str, Answer]:
-        return {**self.real.ask(members, known), self.consumer: self.status}
-
-    def post_topic(self, member: Member, topic: str, node: bytes) -> bool:
-        return self.real.post_topic(member, topic, node)

@@ -133,47 +133,6 @@ def test_a_consumer_that_slept_while_its_topic_was_recreated_stops_and_commits_n
         process.wait()
 
 
-def test_a_topic_that_was_recreated_is_reported_by_its_id_and_never_continued(managed: Managed) -> None:
-    site = managed.site
-    consumer = managed.join("a")
-    with managed.looping():
-        managed.stable("a")
-    site.produce(20)
-    wait_for(lambda: all(len(managed.ledger.offsets(p)) == 20 for p in range(2)), "everything is consumed", LIMIT_S)
-    old, node = managed.node().topic_id, managed.node()
-    client = admin(site)  # its answers end with it
-    client.delete_topics([site.topic])[site.topic].result(20)
-    wait_for(lambda: site.admin.describe([site.topic])[site.topic] is None, "Kafka has lost it", LIMIT_S)
-    client.create_topics([NewTopic(site.topic, 2)])[site.topic].result(20)
-    wait_for(lambda: site.admin.describe([site.topic])[site.topic] is not None, "Kafka has a new one", LIMIT_S)
-    with open_coordinator(site.settings) as c:
-        (refreshed,) = topics.refresh_partitions(c)
-    managed.join("b")
-    report = step(managed)
-    assert (report.outcome, report.moves) == (TopicOutcome.HELD, ())
-    for sentence in (report.reason, refreshed.problem):
-        assert "\n" not in sentence
-        assert site.topic in sentence
-        assert "remove it here" in sentence
-    described = site.admin.describe([site.topic])[site.topic]
-    assert described is not None
-    assert old in report.reason
-    assert described.topic_id in report.reason
-    expected = f"topic id {described.topic_id}, held is {old}"
-
-    # Whichever it meets first: an offset that is not there, or the lost entry.
-    def stopped() -> bool:
-        running = consumer.status.topics[site.topic].running
-        return consumer.code == 1 or (not running and expected in str(consumer.reports))
-
-    wait_for(stopped, "a stops", LIMIT_S)
-    for partition in range(2):
-        produce(site.kafka, site.topic, [str(number).encode() for number in range(1000, 1040)], partition)
-    assert step(managed).outcome is TopicOutcome.HELD, "though an owner is lost"
-    assert (managed.node().epoch, managed.node().assignments) == (node.epoch, node.assignments)
-    assert all(row.sequence < 1000 for row in managed.ledger.rows), "records of another topic are not this one's"
-
-
 def with_login(settings: Settings, kafka: SaslKafka, password: str) -> Settings:
     return replace(settings, kafka={**kafka.login(password), "log_level": "1"})
 

@@ -59,27 +59,3 @@ def test_tables_and_exported_offsets_are_those_of_kafkas_tool(managed: Managed, 
     file.write_text(ran(managed, "offsets", "reset", "--topic", site.topic, "--to-offset", "33", "--export"))
     theirs = cells(consumer_groups(site.kafka, *scope, "--from-file", str(file)))
     assert sorted((row[2], row[3]) for row in theirs[1:]) == [(str(p), "33") for p in range(4)]
-
-
-def test_offsets_of_several_groups_are_exchanged_in_both_directions(managed: Managed, tmp_path: Path) -> None:
-    site, file, other = managed.site, tmp_path / "offsets.csv", f"clicks-{managed.site.cluster}"
-    site.admin.create_topic(other, 1)
-    group = f"{site.group}-clicks"
-    wait_for(lambda: site.admin.describe([other])[other] is not None, "a broker knows the topic")
-    ran(managed, "add-topic", other, "--group", group)
-    wait_for(lambda: f"{other} " in ran(managed, "offsets", "describe"), "the topic is there")
-    groups = ("--group", site.group, "--group", group)
-    file.write_text(ran(managed, "offsets", "reset", "--all-topics", "--to-earliest", "--export"))
-    assert file.read_text().splitlines()[0] == f"{group},{other},0,0" or f"{group},{other},0,0" in file.read_text()
-    theirs = consumer_groups(site.kafka, "--reset-offsets", "--dry-run", *groups, "--from-file", str(file))
-    assert sorted((row[0], row[1]) for row in cells(theirs)[1:]) == sorted(
-        [(group, other), *[(site.group, site.topic)] * 4]
-    )
-    written = consumer_groups(
-        site.kafka, "--reset-offsets", "--dry-run", *groups, "--all-topics", "--to-latest", "--export"
-    )
-    file.write_text("".join(f"{line}\n" for line in written.splitlines() if line.count(",") == 3))
-    ours = cells(ran(managed, "offsets", "reset", "--from-file", str(file)))
-    assert sorted((row[1], row[2], row[3]) for row in ours[1:] if row[1] == site.topic) == [
-        (site.topic, str(partition), "60") for partition in range(4)
-    ]

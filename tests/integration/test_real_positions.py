@@ -1,6 +1,5 @@
 """Partitions that a person pauses, resumes and sends elsewhere, on real servers and under traffic."""
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -112,21 +111,3 @@ def test_records_that_retention_took_stop_their_partition_until_a_person_sends_i
     positions.reset(coordinator, topic, "earliest", [0], why="lost", actor=PERSON)
     wait_for(lambda: ledger.offsets(0) == [*range(10), *range(30, 50)], "it goes on", LIMIT_S)
     managed.stable("a")
-
-
-def test_a_seek_into_the_future_by_time_leaves_out_what_is_before_it(
-    managed: Managed, coordinator: Coordinator
-) -> None:
-    site, topic = managed.site, managed.site.topic
-    positions.set_paused(coordinator, topic, [], paused=True, actor=PERSON)
-    wait_for(lambda: len(managed.node().paused) == 4 and managed.state().value == "Stable", "all are paused", LIMIT_S)
-    wait_for(lambda: seen_by_all(managed), "the owners have seen it", LIMIT_S)
-    site.produce(20)
-    time.sleep(0.01)  # so that the next record has a later time in milliseconds
-    noon = time.time()
-    site.produce(20, start=20)
-    at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(noon)) + f".{int(noon % 1 * 1000):03d}+00:00"
-    positions.reset(coordinator, topic, at, why="", actor=PERSON)
-    wait_for(lambda: managed.state().value == "Stable", "Stable", LIMIT_S)
-    positions.set_paused(coordinator, topic, [], paused=False, actor=PERSON)
-    wait_for(lambda: [managed.ledger.offsets(p) for p in range(4)] == [list(range(20, 40))] * 4, "the rest", LIMIT_S)

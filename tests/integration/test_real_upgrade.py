@@ -1,11 +1,9 @@
 """An upgrade of a fleet of plain consumers on real ZooKeeper and Kafka while records flow: one passes, one fails in its second step."""
 
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import pytest
 
@@ -51,17 +49,6 @@ class SlowLedger(Ledger):
 @pytest.fixture
 def managed(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Managed]:
     yield from managing(zookeeper, kafka)
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[EmbeddedKafka]:
-    with EmbeddedKafka(tmp_path) as own:
-        yield own
-
-
-@pytest.fixture
-def beside_broker(zookeeper: EmbeddedZooKeeper, broker: EmbeddedKafka) -> Iterator[Managed]:
-    yield from managing(zookeeper, broker)
 
 
 def managing(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Managed]:
@@ -149,32 +136,3 @@ def test_an_upgrade_that_fails_in_its_second_step_moves_everything_back_and_lose
         assert there == {one.partition for one in found.moved if one.giver in NEW}
         assert len(there) == PARTITIONS // 2
     managed.judge(sent)
-
-
-def test_a_broker_that_is_away_holds_an_upgrade_and_sends_nothing_back(
-    beside_broker: Managed, broker: EmbeddedKafka
-) -> None:
-    managed = beside_broker
-    with running(managed) as c:
-        traffic = Traffic(managed.site, 50.0, str)
-        managed.ledger.grown(range(PARTITIONS), "records flow")
-        to_v2(c)
-        held = followed(c, managed, (UpgradePhase.HOLDING, 1))
-        owned = dict(managed.node().assignments)
-        broker.pause()
-        problems: list[str] = []
-        until_s = time.monotonic() + 30.0
-        while time.monotonic() < until_s:
-            list(upgrades.advance(c, problems))
-            time.sleep(0.2)
-        print(problems[-1])
-        print([one.reports for one in managed.consumers.values()])
-        broker.resume()
-        found = upgrade_store.read(c, APP)
-        assert (found.phase, found.step, found.reason) == (UpgradePhase.HOLDING, held.step, "")
-        assert problems[-1].endswith("it goes on by itself then, or goes back by `roll-back-upgrade billing`")
-        assert managed.node().assignments == owned
-        done = followed(c, managed, (UpgradePhase.DONE, 2))
-        print("\n".join(event.text for event in done.events))
-        assert done.phase is UpgradePhase.DONE, done.reason
-        managed.consumed(traffic.close())

@@ -1,34 +1,26 @@
 """ZooKeeper stopped, emptied and restored under a running cluster: what is consumed goes on, and nothing has two owners."""
 
-import logging
 import shutil
-import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from coordinator_tasks.cli import main
-from coordinator_tasks.core.codecs.codec import decode_state
 from coordinator_tasks.core.errors import StoreUnavailable
-from coordinator_tasks.core.model import Answer, Member, MoveKind, Silence, State, TopicStatus, Unreachable
-from coordinator_tasks.core.ports import Create, SetData, StatusClient, ZooKeeper
+from coordinator_tasks.core.model import MoveKind
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes.directives import read_directive
 from coordinator_tasks.wiring import open_coordinator, open_zookeeper
-from spark_apps.plain import Record, Sink
 from tests.integration.agent_site import Site, Traffic, wait_for
-from tests.integration.real_site import LIMIT_S, QUICK, Consumer, Ledger, Managed, Writes
+from tests.integration.real_site import LIMIT_S, Managed
 
 pytestmark = pytest.mark.integration
 ALL = range(4)
-NOTHING = TopicStatus("", 0)
 
 
 @pytest.fixture
@@ -43,55 +35,6 @@ def managed(own: EmbeddedZooKeeper, kafka: EmbeddedKafka, request: pytest.Fixtur
     made = Managed(Site(own.connect_string, kafka.bootstrap_servers, getattr(request, "param", len(ALL))))
     yield made
     made.close()
-
-
-def test_zookeeper_stopped_and_started_in_the_middle_of_closing(
-    own: EmbeddedZooKeeper, managed: Managed, caplog: pytest.LogCaptureFixture
-) -> None:
-    def stop_after_closing(_number: int, operations: Sequence[object]) -> None:
-        path = managed.site.paths.state(managed.site.topic)
-        written = [one.data for one in operations if isinstance(one, Create | SetData) and one.path == path]
-        if any(decode_state(path, data).state is State.CLOSING for data in written):
-            own.kill()
-
-    def wrap(c: Coordinator) -> Coordinator:
-        return replace(c, zk=cast("ZooKeeper", Writes(c.zk, after=stop_after_closing)))
-
-    lasting = replace(managed.site.settings, session_timeout_s=20.0)  # a busy machine ends no session meanwhile
-    managed.join("a", lasting)
-    with managed.looping(wrap), caplog.at_level(logging.WARNING):
-        before = managed.stable("a")
-        traffic = Traffic(managed.site)
-        managed.ledger.grown(ALL, "records flow")
-        managed.join("b", lasting)
-        wait_for(lambda: not own.running, "ZooKeeper is gone in the middle of Closing", LIMIT_S)
-        wait_for(lambda: "holding everything as it is" in caplog.text, "the coordinator holds and says so", LIMIT_S)
-        stay = [p for p, owner in before.items() if owner == "a" and p not in _moving(managed)]
-        managed.ledger.grown(stay, "what does not move is consumed without ZooKeeper")
-        own.start()
-        after = managed.stable("ab")
-        managed.ledger.grown(ALL, "everything is consumed again")
-        sent = traffic.close()
-        managed.consumed(sent)
-    assert sorted(after.values()) == ["a", "a", "b", "b"]
-    assert managed.steps() == [
-        (State.INITIAL, State.STARTING),
-        (State.STARTING, State.STABLE),
-        (State.STABLE, State.CLOSING),
-        (State.CLOSING, State.STARTING),
-        (State.STARTING, State.STABLE),
-    ], [record.cause for record in managed.history()]
-    moved = [move for record in managed.history()[2:] for move in record.moves]
-    assert {(move.giver, move.taker, move.kind) for move in moved} == {("a", "b", MoveKind.HANDOFF)}
-    assert len(moved) == 2
-    assert "everything answers again; continuing" in caplog.text
-    managed.judge(sent)
-
-
-def _moving(managed: Managed) -> set[int]:
-    """The partitions that a no longer processes, or that its picture has on their way."""
-    running = managed.consumers["a"].status.topics[managed.site.topic].running
-    return {p for p in ALL if p not in running or running[p].closing}
 
 
 def store(own: EmbeddedZooKeeper) -> Path:
@@ -232,79 +175,3 @@ def test_another_zookeeper_gets_the_state_and_consumers_go_on_from_their_commits
     assert kept > records
     assert isolated == [None, None], "the ends of the former processes came along: nobody waited for them"
     assert [managed.ledger.offsets(p) for p in ALL] == [list(range(100))] * 4, "none lost, none twice, and in order"
-
-
-@dataclass
-class Gated(Ledger):
-    """The batches of `name` stand still in the sink until `open` is set; `entered`: one does."""
-
-    name: str = "a"
-    entered: threading.Event = field(default_factory=threading.Event)
-    open: threading.Event = field(default_factory=threading.Event)
-
-    def sink(self, consumer: Consumer) -> Sink:
-        take = super().sink(consumer)
-
-        def gated(topic: str, records: Sequence[Record]) -> None:
-            if consumer.name == self.name:
-                self.entered.set()
-                assert self.open.wait(LIMIT_S)
-            take(topic, records)
-
-        return gated
-
-
-@dataclass(frozen=True)
-class Deaf:
-    """The consumers' interfaces, of which one does not answer."""
-
-    statuses: StatusClient
-    name: str
-
-    def ask(self, members: Collection[Member], known: Mapping[str, int] | None = None) -> Mapping[str, Answer]:
-        others = self.statuses.ask([one for one in members if one.consumer != self.name], known)
-        return {
-            **others,
-            **{one.consumer: Unreachable(Silence.SILENT, "") for one in members if one.consumer == self.name},
-        }
-
-    def post_topic(self, member: Member, topic: str, node: bytes) -> bool:
-        return member.consumer != self.name and self.statuses.post_topic(member, topic, node)
-
-
-@pytest.mark.parametrize("managed", [2], indirect=True, ids=["two partitions"])
-def test_an_epoch_that_a_restored_zookeeper_gives_out_twice_stops_nothing_for_good(
-    own: EmbeddedZooKeeper, managed: Managed, tmp_path: Path
-) -> None:
-    ledger = managed.ledger = Gated()
-    first, topic = managed.join("a"), managed.site.topic
-    with managed.looping():
-        managed.stable("a")
-    own.stop()
-    shutil.copytree(store(own), tmp_path / "backup")
-    own.start()
-    managed.site.producer.produce(topic, b"0", partition=1)
-    assert ledger.entered.wait(LIMIT_S), "its last batch under its first holding"
-    b = managed.join("b")
-    with managed.looping():
-        wait_for(lambda: b.status.topics.get(topic, NOTHING).acted_epoch == 2, "b is to take partition 1", LIMIT_S)
-        own.kill()
-    ledger.open.set()
-    first.close()
-    shutil.rmtree(store(own))
-    shutil.copytree(tmp_path / "backup", store(own))
-    own.start()
-    managed.join("a")
-    with managed.looping(lambda c: replace(c, statuses=Deaf(c.statuses, "b")), replace(QUICK, absent_after_s=2.0)):
-        wait_for(lambda: managed.node().epoch == 2, "the new a is given what the old one had", LIMIT_S)
-        managed.stable("a")
-    given = managed.node()
-    assert (given.epoch, dict(given.assignments)) == (2, {0: "a", 1: "a"}), "epoch 2 was given out once more"
-    assert b.status.topics[topic].held == {1: 2}, "who did not answer has the first epoch 2"
-    with managed.looping():
-        managed.stable("ab")
-        managed.site.produce(20)
-        wait_for(lambda: len(ledger.rows) >= 41, "everything is consumed", LIMIT_S)
-    assert "b has acted on another epoch 2 than the one that is stored" in str(managed.reports)
-    assert managed.node().generation != given.generation
-    assert [ledger.offsets(p) for p in range(2)] == [list(range(20)), list(range(21))]

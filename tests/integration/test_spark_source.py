@@ -18,7 +18,6 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
@@ -39,12 +38,10 @@ from spark_apps.spark.stateless import STATEFUL, check_stateless
 from spark_apps.spark.warm_up import BATCHES, REHEARSED, Rehearsal, rehearse, warm_up
 from spark_apps.state import StateRefused
 from spark_apps.tracebacks import reason
-from tests.audit_rows import read_audit
 from tests.integration.agent_site import wait_for
 from tests.integration.fake_planner import FakePlanner
 from tests.integration.kafka_topics import expire, new_topic, produce
 from tests.integration.spark_submit import JAVA_OPTIONS
-from tests.sasl_kafka import SaslKafka
 
 pytestmark = pytest.mark.integration
 LIMIT_S = 180.0
@@ -302,24 +299,6 @@ def test_progress_says_how_far_every_partition_is_behind_and_jobs_carry_the_topi
     jobs = [context.statusStore().job(job) for job in context.statusTracker().getJobIdsForTag(topic)]
     assert len(jobs) >= 3
     assert all(str(job.description().get()).startswith(topic) for job in jobs)
-
-
-def test_executors_log_in_with_the_settings_file(stage: Stage, kafka: SaslKafka) -> None:
-    topic = new_topic(stage.servers, 1)
-    produce(stage.servers, topic, [b"value"])
-    stage.planner(topic).give(0, 0, 1)
-    path = stage.folder / "kafka.json"
-    path.touch(mode=0o600)
-    path.write_text(json.dumps(kafka.login("alice-secret")))
-    stage.start(stage.stream(topic, kafkaSettingsFile=str(path)))
-    stage.wait(lambda: len(stage.rows) == 1)
-    path.write_text(json.dumps({**kafka.login(""), "nonsense": "planted-password"}))
-    produce(stage.servers, topic, [b"value"])
-    (query,) = stage.queries
-    with pytest.raises(StreamingQueryException) as caught:
-        query.awaitTermination(LIMIT_S)
-    assert "BadSettings: Kafka asks for a log-in by PLAIN, and the executors have no sasl.password" in str(caught.value)
-    assert "planted-password" not in str(caught.value)
 
 
 def test_a_second_query_on_the_topic_is_refused_and_the_first_goes_on(stage: Stage) -> None:
@@ -586,21 +565,3 @@ def test_the_orders_pipeline_fills_its_tables(stage: Stage) -> None:
         (9, "order_id or product holds a NUL"),
     ]
     connection.close()
-
-
-def test_the_audit_pipeline_says_who_processed_what(stage: Stage) -> None:
-    topic = new_topic(stage.servers, 2)
-    for partition in range(2):
-        values = [json.dumps({"sequence": number, "produced_at": 5.5}).encode() for number in range(10)]
-        produce(stage.servers, topic, values, partition)
-    planner = stage.planner(topic)
-    planner.give(0, 0, 1)
-    planner.give(1, 5, 2)
-    stage.run(audit.build(stage.stream(topic), {"auditFolder": str(stage.folder / "audit")}))
-    stage.wait(lambda: planner.passed == {0: 10, 1: 10})
-    found = read_audit(stage.folder / "audit")
-    keys = sorted((row["partition"], row["offset"], row["sequence"], row["epoch"]) for row in found)
-    assert keys == [(0, number, number, 1) for number in range(10)] + [
-        (1, number, number, 2) for number in range(5, 10)
-    ]
-    assert {(row["consumer"], row["incarnation"], row["produced_at"]) for row in found} == {("consumer-a", 3, 5.5)}

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_tasks.core.model import StateOnReset
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from spark_apps.delivery.database import Database
@@ -100,21 +99,6 @@ def test_totals_agree_with_the_log_after_hand_offs_and_a_death_inside_the_transa
     site.assign(dict.fromkeys(range(2), "b"), guarded=frozenset({1}))
     stage.produce(50)
     stage.counts_all("b counts on from the state that a has left")
-
-
-def test_a_reset_of_offsets_counts_again_with_the_state_or_without(stage: Stage) -> None:
-    site = stage.site
-    stage.start("a", stage.url)
-    stage.produce(100)
-    site.assign(dict.fromkeys(range(2), "a"))
-    stage.counts_all("a counts everything")
-    once = dict(stage.sent)
-    twice = {key: number * 2 if key.startswith("p0") else number for key, number in once.items()}
-    for state, counts in ((StateOnReset.KEEP, twice), (StateOnReset.RESET, once)):
-        site.seek(0, 0, state)
-        wait_for(
-            lambda counts=counts: stage.counted() == counts, f"partition 0 is counted again, state: {state}", START_S
-        )
 
 
 def test_a_partition_whose_state_lies_in_another_file_is_not_read_and_its_owner_counts_on(stage: Stage) -> None:
