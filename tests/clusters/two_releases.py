@@ -44,10 +44,7 @@ class Rolling:
         self._environment = {
             **os.environ,
             "PYTHONDONTWRITEBYTECODE": "1",
-            "COORDINATOR_CLUSTER": site.cluster,
-            "COORDINATOR_ZOOKEEPER": site.zookeeper,
-            "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": site.kafka,
-            "COORDINATOR_SESSION_TIMEOUT_S": "4",
+            **site.environment,
         }
 
     def command(self, release: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

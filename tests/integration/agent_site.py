@@ -1,6 +1,9 @@
 """A site for agents on real servers: the test writes topic nodes as the coordinator would, and asks the interfaces."""
 
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -8,6 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from confluent_kafka import Producer
 
@@ -34,6 +38,7 @@ from spark_apps.agent.process.agent import AgentTiming
 from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.plain import Output, PlainConsumer, Record, Sink
 
+ROOT = Path(__file__).resolve().parents[2]
 QUIET = {"log_level": "1"}  # the broker ends before the clients do
 
 
@@ -68,6 +73,26 @@ class Site:
         for folder in self.paths.folders():
             self.zk.ensure(folder)
         self.node = TopicNode(self.kafka, self.group, 0, "g1", self._topic_id, initial_partitions=self.partitions)
+
+    @property
+    def where(self) -> tuple[str, ...]:
+        """The options that lead a consumer here."""
+        return ("--cluster", self.cluster, "--zookeeper", self.zookeeper, "--kafka", self.kafka)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that lead a process here."""
+        return {
+            "COORDINATOR_CLUSTER": self.cluster,
+            "COORDINATOR_ZOOKEEPER": self.zookeeper,
+            "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": self.kafka,
+            "COORDINATOR_SESSION_TIMEOUT_S": f"{self.session_timeout_s:g}",
+        }
+
+    def plain_process(self, consumer: str, sink: Path, *options: str) -> subprocess.Popen[bytes]:
+        """A plain consumer as a process of its own."""
+        command = (sys.executable, "-m", "spark_apps.plain", "--consumer", consumer, "--sink", str(sink), *options)
+        return subprocess.Popen(command, cwd=ROOT, env={**os.environ, **self.environment})
 
     def _is_described(self) -> bool:
         """Keeps the topic's id. Of several brokers, one that has not made the topic may answer before it knows of it."""

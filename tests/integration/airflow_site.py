@@ -5,19 +5,22 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from coordinator_tasks.core.codecs import codec
+from coordinator_tasks.core.errors import KafkaUnavailable
 from coordinator_tasks.core.model import State
 from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import topics
 from coordinator_tasks.settings import Settings
 from tests.airflow_calls import wait_for_run
+from tests.fakes.cluster import PERSON
 
 ROOT = Path(__file__).parents[2]
 
@@ -93,6 +96,14 @@ def reconciled(airflow: EmbeddedAirflow, holds: Callable[[], Any], limit_s: floa
         )
 
     return eventually(found, limit_s)
+
+
+def added(c: Coordinator, topic: str, group: str) -> bool:
+    """Add a topic. A fresh broker makes its groups topic first, which may take longer than one request waits."""
+    with suppress(KafkaUnavailable):
+        topics.add_topic(c, topic, group, actor=PERSON)
+        return True
+    return False
 
 
 def state_of(c: Coordinator, topic: str) -> State:

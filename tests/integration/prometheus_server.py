@@ -83,13 +83,7 @@ def running_prometheus(home: Path, coordinator: str, token: str = "") -> Iterato
 
 def environment_of(site: Site, token: str) -> dict[str, str]:
     """For a consumer of this site and for its metrics."""
-    return {
-        "COORDINATOR_CLUSTER": site.cluster,
-        "COORDINATOR_ZOOKEEPER": site.zookeeper,
-        "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": site.kafka,
-        "COORDINATOR_SESSION_TIMEOUT_S": "4",
-        "COORDINATOR_STATUS_TOKEN": token,
-    }
+    return {**site.environment, "COORDINATOR_STATUS_TOKEN": token}
 
 
 @contextmanager

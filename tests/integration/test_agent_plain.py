@@ -2,11 +2,8 @@
 
 import itertools
 import json
-import os
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,14 +16,6 @@ from spark_apps.plain import Output, Record
 from tests.integration.agent_site import Rows, Running, Site, Traffic, another_topic, ask, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.promise]
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def site(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Site]:
-    made = Site(zookeeper.connect_string, kafka.bootstrap_servers)
-    yield made
-    made.close()
 
 
 def test_a_hand_off_moves_two_partitions_and_disturbs_no_other(site: Site) -> None:
@@ -154,27 +143,13 @@ def test_a_sink_that_is_away_is_waited_for_and_a_poison_record_stops_its_partiti
 
 def test_after_kill_9_the_next_incarnation_starts_from_the_committed_position(site: Site, tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
-    where = ("--cluster", site.cluster, "--zookeeper", site.zookeeper, "--kafka", site.kafka)
-    command = (
-        sys.executable,
-        "-m",
-        "spark_apps.plain",
-        "--consumer",
-        "a",
-        *where,
-        "--sink",
-        str(file),
-        "--close-timeout",
-        "0.5",
-    )
-    environment = {**os.environ, "COORDINATOR_SESSION_TIMEOUT_S": "4"}
 
     def rows() -> list[tuple[int, int]]:
         lines = file.read_text().splitlines() if file.exists() else []
         whole = (json.loads(line) for line in lines if line.endswith("}"))  # kill -9 may leave the beginning of one
         return [(row["partition"], row["offset"]) for row in whole]
 
-    first = subprocess.Popen(command, cwd=ROOT, env=environment)
+    first = site.plain_process("a", file, "--close-timeout", "0.5")
     try:
         wait_for(lambda: site.zk.find(site.paths.member("a")), "a registers")
         site.assign(dict.fromkeys(range(4), "a"))
@@ -186,7 +161,7 @@ def test_after_kill_9_the_next_incarnation_starts_from_the_committed_position(si
     sent = traffic.close()
     before, committed = set(rows()), site.committed()
     wait_for(lambda: site.zk.find(site.paths.member("a")) is None, "the session ends")
-    second = subprocess.Popen(command, cwd=ROOT, env=environment)
+    second = site.plain_process("a", file, "--close-timeout", "0.5")
     try:
         wait_for(lambda: site.zk.find(site.paths.member("a")), "a registers again")
         seen = len(rows())

@@ -45,17 +45,14 @@ class SparkProcess:
     ) -> None:
         self.site, self.consumer = site, consumer
         self.log = folder / f"{consumer}-{time.monotonic_ns()}.log"
-        where = (
-            "--consumer",
-            consumer,
-            "--cluster",
-            site.cluster,
-            "--zookeeper",
-            site.zookeeper,
-            "--kafka",
-            site.kafka,
+        where = ("--consumer", consumer, *site.where)
+        what = (
+            *(("--default", default) if default else ()),
+            "--set",
+            f"auditFolder={folder / 'rows'}",
+            "--session-timeout",
+            "4",
         )
-        what = ("--default", default, "--set", f"auditFolder={folder / 'rows'}", "--session-timeout", "4")
         environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
         with self.log.open("w") as output:
             self.process = subprocess.Popen(
@@ -67,13 +64,18 @@ class SparkProcess:
                 start_new_session=True,
             )
 
+    def runs(self) -> None:
+        assert self.process.poll() is None, self.said()
+
+    def said(self) -> str:
+        return self.log.read_text()[-3000:]
+
     def registered(self) -> None:
-        assert self.process.poll() is None, self.log.read_text()[-3000:]
         path = self.site.paths.member(self.consumer)
         wait_for(
             lambda: self.site.zk.find(path) or self.process.poll() is not None, f"{self.consumer} registers", START_S
         )
-        assert self.process.poll() is None, self.log.read_text()[-3000:]
+        self.runs()
 
     @property
     def driver(self) -> psutil.Process:
@@ -323,13 +325,7 @@ def test_the_script_of_the_documentation_reads_what_it_is_assigned_and_leaves_cl
     site = Site(zookeeper.connect_string, kafka.bootstrap_servers)
     script, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "consumers.md").read_text(), re.DOTALL)
     (tmp_path / "texts.py").write_text(script.replace('pipeline("texts"', f'pipeline("{site.topic}"'))
-    environment = {
-        "PYTHONPATH": str(ROOT),
-        "COORDINATOR_CLUSTER": site.cluster,
-        "COORDINATOR_ZOOKEEPER": site.zookeeper,
-        "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": site.kafka,
-    }
-    log = tmp_path / "texts.log"
+    log, environment = tmp_path / "texts.log", {**os.environ, **site.environment, "PYTHONPATH": str(ROOT)}
 
     def texts() -> set[tuple[int, int, str]]:
         lines = [json.loads(line) for file in (tmp_path / "texts").glob("*.json") for line in file.open()]
@@ -337,7 +333,7 @@ def test_the_script_of_the_documentation_reads_what_it_is_assigned_and_leaves_cl
 
     with log.open("w") as output:
         process = subprocess.Popen(
-            [sys.executable, "texts.py"], stdout=output, stderr=output, cwd=tmp_path, env={**os.environ, **environment}
+            [sys.executable, "texts.py"], stdout=output, stderr=output, cwd=tmp_path, env=environment
         )
     try:
         wait_for(lambda: site.zk.find(site.paths.member("texts-1")) or process.poll() is not None, "it starts", START_S)

@@ -15,19 +15,18 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
-from coordinator_tasks.core.errors import KafkaUnavailable
 from coordinator_tasks.core.measure.budget import Budget
-from coordinator_tasks.core.model import Actor, Committed, Fleet
+from coordinator_tasks.core.model import Committed, Fleet
 from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.nodes import fleet, history, topics
+from coordinator_tasks.service.nodes import fleet, history
 from coordinator_tasks.service.plan import plans_to_approve
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator
 from tests.airflow_calls import wait_for_run, xcom
-from tests.integration.airflow_site import airflow_of, all_stable, cluster_of, eventually
+from tests.integration.airflow_site import added, airflow_of, all_stable, cluster_of, eventually
 from tests.integration.browser import CHROMIUM, DRIVER, Browser, signed_in
 from tests.integration.screenshots import MARGIN, keep
 from tests.integration.stub_consumer import StubConsumer
@@ -117,19 +116,10 @@ def consumers(settings: Settings, c: Coordinator) -> Iterator[tuple[StubConsumer
         ConfluentKafkaAdmin(settings.kafka).create_topic(topic, count)
     fleet.set_fleet(c, Fleet("billing", OWN_APPLICATIONS[0], OLD))
     with StubConsumer(settings, OLD[0]) as first, StubConsumer(settings, OLD[1]) as second:
-        eventually(lambda: added(c))
+        eventually(lambda: added(c, TOPIC, GROUP))
         eventually(lambda: all_stable(c, [TOPIC]))
         ConfluentGroupOffsets(settings.kafka, GROUP).commit(TOPIC, {3: Committed(0)})
         yield first, second
-
-
-def added(c: Coordinator) -> bool:
-    """A fresh broker makes its groups topic first, which may take longer than one request waits."""
-    try:
-        topics.add_topic(c, TOPIC, GROUP, actor=Actor("command", "ada"))
-    except KafkaUnavailable:
-        return False
-    return True
 
 
 @pytest.fixture(scope="module")

@@ -19,20 +19,18 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.codecs import codec
-from coordinator_tasks.core.errors import KafkaUnavailable
-from coordinator_tasks.core.model import Actor
 from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.nodes import history, topics
+from coordinator_tasks.service.nodes import history
 from coordinator_tasks.service.nodes.history import Rebalance
 from coordinator_tasks.service.watch import lag_moments
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator
 from spark_apps.plain import Record, Sink
 from tests.integration.agent_site import Site, Traffic
-from tests.integration.airflow_site import airflow_of, all_stable, cluster_of, eventually
+from tests.integration.airflow_site import added, airflow_of, all_stable, cluster_of, eventually
 from tests.integration.browser import CHROMIUM, DRIVER, Browser, signed_in
 from tests.integration.real_site import Consumer, Ledger
 from tests.integration.screenshots import folder, keep
@@ -89,15 +87,6 @@ def coordinator(settings: Settings, airflow: EmbeddedAirflow) -> Iterator[Coordi
         yield coordinator
 
 
-def added(c: Coordinator, topic: str = TOPIC, group: str = "readers") -> bool:
-    """A fresh broker makes its groups topic first, which may take longer than one request waits."""
-    try:
-        topics.add_topic(c, topic, group, actor=Actor("command", "ada"))
-    except KafkaUnavailable:
-        return False
-    return True
-
-
 def newest(c: Coordinator) -> str:
     """The cause of the last rebalance, once it has ended."""
     last = history.rebalances(c, [TOPIC], 1)[0]
@@ -116,7 +105,7 @@ def shared(c: Coordinator) -> bool:
 def join(settings: Settings, elsewhere: str, coordinator: Coordinator) -> Iterator[Rebalance]:
     """`ann` and `bob` share the topic, `cy` joins them; Airflow wakes by itself and does the rest."""
     ConfluentKafkaAdmin(settings.kafka).create_topic(TOPIC, PARTITIONS)
-    eventually(lambda: added(coordinator))
+    eventually(lambda: added(coordinator, TOPIC, "readers"))
     here = (TOPIC,)
     with StubConsumer(settings, "ann", here, spark_ui=f"{elsewhere}/ui/ann"), StubConsumer(settings, "bob", here):
         eventually(lambda: shared(coordinator))

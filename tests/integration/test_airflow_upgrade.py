@@ -272,9 +272,7 @@ def typed(shop: Shop, *words: str) -> None:
     """A command of the site."""
     site = shop.managed.site
     environment: Mapping[str, str] = {
-        "COORDINATOR_CLUSTER": site.cluster,
-        "COORDINATOR_ZOOKEEPER": site.zookeeper,
-        "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": site.kafka,
+        **site.environment,
         **{f"COORDINATOR_ALLOWED_{name.upper()}": value for name, value in asdict(site.settings.allowed).items()},
     }
     command = [sys.executable, "-m", "coordinator_tasks", *words]

@@ -24,7 +24,6 @@ from confluent_kafka import Producer
 from coordinator_tasks import cli
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.cli.base import user
-from coordinator_tasks.core.errors import KafkaUnavailable
 from coordinator_tasks.core.model import Committed, Fleet
 from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.devstack.embedded.errors import AirflowUnavailable
@@ -36,15 +35,14 @@ from coordinator_tasks.service.actions.parameters import DRY_RUN, EXECUTE, REQUI
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets import upgrades
 from coordinator_tasks.service.fleets.redeployment import all_stable
-from coordinator_tasks.service.nodes import fleet, history, topics
+from coordinator_tasks.service.nodes import fleet, history
 from coordinator_tasks.service.plan import plans_to_approve
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator, settings_from_environment
 from tests.airflow_access import signed_in
 from tests.airflow_calls import FINAL_STATES, clear_tasks, xcom
-from tests.fakes.cluster import PERSON
 from tests.integration.action_table import APPLICATION, BUDGET_MOVES, RULE, TABLE, WHY, Bad, Nodes, owners
-from tests.integration.airflow_site import ROOT, airflow_of, cluster_of, eventually
+from tests.integration.airflow_site import ROOT, added, airflow_of, cluster_of, eventually
 from tests.integration.stub_consumer import StubConsumer
 
 pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(900)]
@@ -207,14 +205,6 @@ def names() -> set[str]:
     """The topics of the table."""
     found = {topic for wanted in (*CONSUMERS.values(), *LATER.values()) for topic in wanted}
     return found - {"none"}
-
-
-def added(c: Coordinator, topic: str, group: str) -> bool:
-    """A fresh broker makes its groups topic first, which may take longer than one request waits."""
-    with suppress(KafkaUnavailable):
-        topics.add_topic(c, topic, group, actor=PERSON)
-        return True
-    return False
 
 
 @contextmanager

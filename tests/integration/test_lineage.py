@@ -1,32 +1,19 @@
-"""Real consumers, with Spark and without, tell OpenLineage which topic they read and where it goes: by a file as the transport.
-
-What Airflow launches is switched by Airflow's own settings; a consumer that something else starts, by OpenLineage's variables.
-"""
+"""Real consumers, with Spark and without, tell OpenLineage which topic they read and where it goes: by a file as the transport."""
 
 import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
-from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from tests.integration.agent_site import Site, wait_for
 from tests.integration.test_agent_spark import SparkProcess
 
 pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(400)]
-
-
-@pytest.fixture
-def site(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Site]:
-    made = Site(zookeeper.connect_string, kafka.bootstrap_servers)
-    yield made
-    made.close()
 
 
 def told(path: Path) -> list[dict[str, Any]]:
@@ -43,9 +30,10 @@ def test_a_topic_and_its_sink_are_told_when_a_consumer_begins_and_ends(
     site.assign({})  # the topic is there before its consumers are
     options = ("--sink", str(tmp_path / "b.rows"), "--close-timeout", "5")
     argv = (sys.executable, "-m", "spark_apps.plain", "--consumer", "b", *options)
-    given = (*argv, "--cluster", site.cluster, "--zookeeper", site.zookeeper, "--kafka", site.kafka)
     member = site.paths.member("b")
-    plain = ManagedProcess(ProcessSpec("b", given, tmp_path / "b.log"), lambda: site.zk.find(member) is not None)
+    plain = ManagedProcess(
+        ProcessSpec("b", (*argv, *site.where), tmp_path / "b.log"), lambda: site.zk.find(member) is not None
+    )
     spark = SparkProcess(site, "a", tmp_path)
     try:
         plain.start()

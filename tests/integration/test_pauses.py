@@ -15,8 +15,6 @@ from coordinator_tasks.core.measure.pauses import amount, sentence
 from coordinator_tasks.core.model import Pauses, Record
 from coordinator_tasks.devstack.demo import stalls
 from coordinator_tasks.devstack.demo.evidence import Produced
-from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.wiring import open_coordinator
 from tests.integration.agent_site import Site, Traffic, wait_for
 from tests.integration.real_site import LIMIT_S, Managed
@@ -48,10 +46,8 @@ def plain(tmp_path: Path) -> Iterator[Callable[..., Plain]]:
 
 
 @pytest.fixture
-def managed(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Managed]:
-    made = Managed(Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=PARTITIONS))
-    yield made
-    made.close()
+def partitions() -> int:
+    return PARTITIONS
 
 
 def measured(managed: Managed, name: str) -> tuple[Record, Record]:

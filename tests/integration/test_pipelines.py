@@ -17,9 +17,8 @@ from spark_apps.dead_letters import OnError
 from spark_apps.delivery import SinkStep, Writer
 from spark_apps.pipelines import audit, customers, orders, protobuf_records, schema_registry
 from spark_apps.pipelines.json_records import MORE, NO_DOCUMENT, document
-from spark_apps.spark import session
 from spark_apps.state.stateful import stateful_sink
-from tests.integration.spark_submit import JAVA_OPTIONS
+from tests.integration.spark_submit import local_spark
 from tests.shop_messages import SHOP
 
 pytestmark = pytest.mark.integration
@@ -28,12 +27,10 @@ ORDER = {"order_id": "1", "product": "tea", "quantity": 2, "price": "3.50", "ord
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    builder = SparkSession.builder.master("local[1]").appName("pipelines").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.extraJavaOptions", JAVA_OPTIONS).config("spark.sql.ansi.enabled", "true")
-    one = session.configure(builder.config("spark.sql.session.timeZone", "America/New_York")).getOrCreate()
-    one.sparkContext.setLogLevel("ERROR")
-    yield one
-    one.stop()
+    with local_spark(
+        "local[1]", {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "America/New_York"}
+    ) as one:
+        yield one
 
 
 def records(spark: SparkSession, *values: bytes | None) -> DataFrame:

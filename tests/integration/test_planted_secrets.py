@@ -25,8 +25,8 @@ from coordinator_tasks.settings import plain_settings
 from tests.integration.agent_site import Site, wait_for
 from tests.integration.real_site import Managed
 from tests.integration.spark_submit import JAVA_OPTIONS, SUBMIT
+from tests.integration.standalone_cluster import standalone_cluster
 from tests.integration.test_real_kafka import with_login
-from tests.integration.test_spark_cluster import READY_S, spark_process
 
 pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(400)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,19 +52,9 @@ def master(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param != "standalone":
         yield request.param
         return
-    port, page, deploy = free_port(), free_port(), "org.apache.spark.deploy"
-    arguments = ("--host", HOST, "--port", str(port), "--webui-port", str(free_port()))
-    started = [spark_process("master", tmp_path, port, f"{deploy}.master.Master", *arguments)]
-    size = ("--host", HOST, "--cores", "2", "--memory", "512m", "--webui-port", str(page))
-    work = ("--work-dir", str(tmp_path / "work"), f"spark://{HOST}:{port}")
-    started.append(spark_process("worker", tmp_path, page, f"{deploy}.worker.Worker", *size, *work))
-    try:
-        for process in started:
-            process.start(READY_S)
-        yield f"spark://{HOST}:{port}"
-    finally:
-        for process in reversed(started):
-            process.stop()
+    with standalone_cluster(tmp_path) as cluster:
+        cluster.add_worker(cores=2)
+        yield cluster.url
 
 
 @dataclass

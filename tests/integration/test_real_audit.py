@@ -1,26 +1,15 @@
-"""The ownership audit on real servers: while partitions move, with a foreign commit, and with a consumer that was isolated and lives on."""
-
-from collections.abc import Iterator
+"""The ownership audit on real servers: while partitions move, and with a foreign commit."""
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.watch.audit import Audit, audit
 from coordinator_tasks.wiring import open_coordinator
-from tests.integration.agent_site import Site, Traffic, wait_for
+from tests.integration.agent_site import Traffic, wait_for
 from tests.integration.real_site import LIMIT_S, Managed
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def managed(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Managed]:
-    made = Managed(Site(zookeeper.connect_string, kafka.bootstrap_servers))
-    yield made
-    made.close()
 
 
 def alarms(found: Audit) -> list[tuple[str, tuple[int, ...]]]:

@@ -68,9 +68,8 @@ def managed(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, monkeypatch: pyt
     monkeypatch.setattr(plain, "MOST_MESSAGES", 100)
     made = SlowlyRead(Site(zookeeper.connect_string, kafka.bootstrap_servers, PARTITIONS))
     made.ledger = PacedLedger()
-    monkeypatch.setenv("COORDINATOR_CLUSTER", made.site.cluster)
-    monkeypatch.setenv("COORDINATOR_ZOOKEEPER", made.site.zookeeper)
-    monkeypatch.setenv("COORDINATOR_KAFKA_BOOTSTRAP_SERVERS", made.site.kafka)
+    for name, value in made.site.environment.items():
+        monkeypatch.setenv(name, value)
     yield made
     made.close()
 

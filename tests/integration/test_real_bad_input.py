@@ -75,10 +75,8 @@ def test_an_impossible_cluster_name(
 @pytest.fixture
 def site(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch) -> Site:
     made = Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=1, session_timeout_s=1.0)
-    monkeypatch.setenv("COORDINATOR_CLUSTER", made.cluster)
-    monkeypatch.setenv("COORDINATOR_ZOOKEEPER", made.zookeeper)
-    monkeypatch.setenv("COORDINATOR_KAFKA_BOOTSTRAP_SERVERS", made.kafka)
-    monkeypatch.setenv("COORDINATOR_SESSION_TIMEOUT_S", "1")
+    for name, value in made.environment.items():
+        monkeypatch.setenv(name, value)
     return made
 
 

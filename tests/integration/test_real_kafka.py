@@ -2,8 +2,6 @@
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +13,6 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from coordinator_tasks.core.errors import KafkaUnavailable, NodeMissing
 from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import Actor, StartRule
-from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.nodes import topics
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.plan.transitions import TopicReport
@@ -28,13 +25,12 @@ from tests.sasl_kafka import SaslKafka
 
 pytestmark = pytest.mark.integration
 ALL = range(4)
-ROOT = Path(__file__).resolve().parents[2]
 LOOP = Actor("loop", "test")
 
 
 @pytest.fixture
-def site(zookeeper: EmbeddedZooKeeper, kafka: SaslKafka) -> Site:
-    return Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=2)
+def partitions() -> int:
+    return 2
 
 
 @pytest.fixture
@@ -89,8 +85,7 @@ def test_a_consumer_that_slept_while_its_topic_was_recreated_stops_and_commits_n
     managed: Managed, tmp_path: Path
 ) -> None:
     site, file = managed.site, tmp_path / "rows.jsonl"
-    where = ("--cluster", site.cluster, "--zookeeper", site.zookeeper, "--kafka", site.kafka, "--sink", str(file))
-    process = subprocess.Popen([sys.executable, "-m", "spark_apps.plain", "--consumer", "a", *where], cwd=ROOT)
+    process = site.plain_process("a", file)
 
     def values() -> list[int]:
         return [int(json.loads(line)["value"]) for line in file.read_text().splitlines()] if file.exists() else []

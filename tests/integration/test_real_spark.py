@@ -1,81 +1,51 @@
 """One Spark application: topics that appear while it runs, queries that stand still or keep state, and triggers."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from coordinator_tasks.core.codecs.member_codec import decode_claim
 from coordinator_tasks.core.model import Ending
-from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from tests.integration.agent_site import Rows, Running, Site, Traffic, another_topic, wait_for
 from tests.integration.hanging_pipeline import HANG, TRIGGER_S, counting, now_and_then
-from tests.integration.spark_submit import SUBMIT
+from tests.integration.test_agent_spark import START_S, SparkProcess
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
-ROOT = Path(__file__).resolve().parents[2]
-START_S = 150.0
 STALLED_S = 20
-
-
-@dataclass
-class Application:
-    """A consumer under spark-submit, started before there is any topic."""
-
-    site: Site
-    process: subprocess.Popen[bytes]
-    log: Path
-
-    def said(self) -> str:
-        return self.log.read_text()[-3000:]
+MODULE = "tests.integration.hanging_pipeline"
 
 
 @pytest.fixture
-def application(
-    zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, tmp_path: Path, request: pytest.FixtureRequest
-) -> Iterator[Application]:
-    site = Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=2)
-    where = ("--cluster", site.cluster, "--zookeeper", site.zookeeper, "--kafka", site.kafka)
-    how = ("--session-timeout", "4", "--close-timeout", "5", "--max-poll-interval", str(STALLED_S))
-    module = "tests.integration.hanging_pipeline"
-    command = [
-        *(*SUBMIT, str(ROOT / "spark_apps" / "main.py"), "--consumer", "a", *where, *how),
-        *("--pattern", f"(orders|later)-.*={module}:{getattr(request, 'param', 'build')}"),
-        *("--pattern", f"counted-.*={module}:{counting.__name__}", "--set", f"batches={tmp_path / 'batches'}"),
-    ]
-    log = tmp_path / "application.log"
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, cwd=ROOT, env=environment, start_new_session=True
-        )
-    yield Application(site, process, log)
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    site.close()
+def partitions() -> int:
+    return 2
+
+
+@pytest.fixture
+def application(site: Site, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SparkProcess]:
+    """A consumer under spark-submit, started before there is any topic."""
+    patterns = (
+        *("--pattern", f"(orders|later)-.*={MODULE}:{getattr(request, 'param', 'build')}"),
+        *("--pattern", f"counted-.*={MODULE}:{counting.__name__}", "--set", f"batches={tmp_path / 'batches'}"),
+    )
+    process = SparkProcess(site, "a", tmp_path, "", (*patterns, "--max-poll-interval", str(STALLED_S)))
+    process.registered()
+    yield process
+    process.close()
 
 
 def test_topics_that_appear_are_picked_up_and_a_query_without_progress_ends_the_consumer_with_its_reason(
-    application: Application,
+    application: SparkProcess,
 ) -> None:
     site, process = application.site, application.process
 
     def consumed(of: Site, count: int) -> bool:
-        assert process.poll() is None, application.said()
+        application.runs()
         found = of.committed()
         return len(found) == of.partitions and all(one.offset == count for one in found.values())
 
-    wait_for(lambda: process.poll() is not None or site.zk.find(site.paths.member("a")), "a registers", START_S)
-    assert process.poll() is None, application.said()
     assert site.status("a").topics == {}
     site.produce(10)
     site.assign(dict.fromkeys(range(2), "a"))
@@ -101,11 +71,9 @@ def test_topics_that_appear_are_picked_up_and_a_query_without_progress_ends_the_
 
 @pytest.mark.parametrize("application", ["until_now"], indirect=True)
 def test_with_the_trigger_available_now_a_consumer_reads_what_is_there_and_leaves_cleanly(
-    application: Application,
+    application: SparkProcess,
 ) -> None:
     site, process = application.site, application.process
-    wait_for(lambda: process.poll() is not None or site.zk.find(site.paths.member("a")), "a registers", START_S)
-    assert process.poll() is None, application.said()
     site.produce(30)
     site.assign(dict.fromkeys(range(2), "a"))
     wait_for(lambda: process.poll() is not None, "it leaves", START_S)
@@ -117,9 +85,9 @@ def test_with_the_trigger_available_now_a_consumer_reads_what_is_there_and_leave
 
 @pytest.mark.parametrize("application", [now_and_then.__name__], indirect=True)
 def test_with_a_processing_time_trigger_all_is_read_and_a_hand_off_is_served_at_the_next_one_and_state_is_refused(
-    application: Application, tmp_path: Path
+    application: SparkProcess, tmp_path: Path
 ) -> None:
-    site, process, taken = application.site, application.process, Rows()
+    site, taken = application.site, Rows()
 
     def batches() -> list[tuple[float, list[tuple[int, int]]]]:
         file = tmp_path / "batches"
@@ -130,8 +98,6 @@ def test_with_a_processing_time_trigger_all_is_read_and_a_hand_off_is_served_at_
         read = [offset for _, rows in batches() for one, offset in rows if one == partition]
         return sorted(read + taken.offsets(partition))
 
-    wait_for(lambda: process.poll() is not None or site.zk.find(site.paths.member("a")), "a registers", START_S)
-    assert process.poll() is None, application.said()
     other = Running(site, "b", taken)
     site.assign(dict.fromkeys(range(2), "a"))
     traffic = Traffic(site, per_second=100)
@@ -164,5 +130,5 @@ def test_with_a_processing_time_trigger_all_is_read_and_a_hand_off_is_served_at_
     passed = len(batches())
     site.produce(10)
     wait_for(lambda: len(batches()) > passed, "the other topic is read on", START_S)
-    assert process.poll() is None, application.said()
+    application.runs()
     assert other.leave(0.0) == 0

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -12,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from coordinator_tasks.core.model import Actor
-from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.wiring import Settings, open_coordinator
 from tests.integration.agent_site import Site, wait_for
@@ -50,20 +47,16 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def managed(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Managed]:
-    made = Managed(Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=6))
-    yield made
-    made.close()
+def partitions() -> int:
+    return 6
 
 
-def command(settings: Settings, packages: Path, *arguments: str) -> str:
+def command(site: Site, settings: Settings, packages: Path, *arguments: str) -> str:
     """What the command line says, as a process of its own with its settings in the environment."""
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(packages)]),
-        "COORDINATOR_CLUSTER": settings.cluster,
-        "COORDINATOR_ZOOKEEPER": settings.zookeeper,
-        "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": settings.kafka["bootstrap.servers"],
+        **site.environment,
         **{f"COORDINATOR_STRATEGIES_{name.upper()}": source for name, source in settings.strategies.items()},
     }
     asked = [sys.executable, "-m", "coordinator_tasks", *arguments]
@@ -103,7 +96,7 @@ def test_a_cluster_by_rate_with_racks_and_capacities_then_a_sites_own_strategies
         assert "above the tolerance of 60 %; a carried " in reason.text
         assert reason.text.endswith(", in a rack of its replicas")
 
-        said = command(settings, packages, "set-strategy", site.topic, "--strategy", "tiers")
+        said = command(site, settings, packages, "set-strategy", site.topic, "--strategy", "tiers")
         assert "tiers" in said
         assert managed.stable("ac") == {p: "ac"[p % 2] for p in range(6)}
 

@@ -1,11 +1,10 @@
 """Many topics of one partition on real servers: consumers share all of them, through a join, a leave and a death."""
 
 import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,6 @@ from coordinator_tasks.wiring import open_coordinator
 from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import Site, wait_for
 from tests.integration.real_site import LIMIT_S, Managed
-from tests.integration.test_agent_plain import ROOT
 from tests.stable import stable_node
 
 pytestmark = [pytest.mark.integration, pytest.mark.promise]
@@ -88,12 +86,7 @@ def test_a_killed_consumer_of_many_small_topics_costs_only_its_own_partitions_a_
 ) -> None:
     with shop(zookeeper, kafka, 1, SMALL - 1) as managed:
         site, small = managed.site, SMALL - 1
-        where = ("--cluster", site.cluster, "--zookeeper", site.zookeeper, "--kafka", site.kafka)
-        doomed = subprocess.Popen(
-            (sys.executable, "-m", "spark_apps.plain", "--consumer", "c", *where, "--sink", os.devnull),
-            cwd=ROOT,
-            env={**os.environ, "COORDINATOR_SESSION_TIMEOUT_S": f"{site.session_timeout_s:g}"},
-        )
+        doomed = site.plain_process("c", Path(os.devnull))
         try:
             managed.join("a")
             managed.join("b")

@@ -1,4 +1,4 @@
-"""An upgrade of a fleet of plain consumers on real ZooKeeper and Kafka while records flow: one passes, one fails in its second step."""
+"""An upgrade of a fleet of plain consumers on real ZooKeeper and Kafka while records flow: it fails in its second step."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -48,10 +48,6 @@ class SlowLedger(Ledger):
 
 @pytest.fixture
 def managed(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Managed]:
-    yield from managing(zookeeper, kafka)
-
-
-def managing(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Managed]:
     site = Site(zookeeper.connect_string, kafka.bootstrap_servers, PARTITIONS)
     site.settings = replace(site.settings, allowed=AllowedLaunches(applications="/opt/*/main.py"))
     made = Managed(site)

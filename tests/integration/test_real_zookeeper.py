@@ -1,4 +1,4 @@
-"""ZooKeeper stopped, emptied and restored under a running cluster: what is consumed goes on, and nothing has two owners."""
+"""ZooKeeper emptied, restored and replaced under a running cluster: consumers read on, and no partition has two owners."""
 
 import shutil
 from collections.abc import Iterator
@@ -30,9 +30,8 @@ def own(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
 
 
 @pytest.fixture
-def managed(own: EmbeddedZooKeeper, kafka: EmbeddedKafka, request: pytest.FixtureRequest) -> Iterator[Managed]:
-    """A topic of so many partitions as the parameter says, 4 without one."""
-    made = Managed(Site(own.connect_string, kafka.bootstrap_servers, getattr(request, "param", len(ALL))))
+def managed(own: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Managed]:
+    made = Managed(Site(own.connect_string, kafka.bootstrap_servers, len(ALL)))
     yield made
     made.close()
 

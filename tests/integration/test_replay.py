@@ -15,10 +15,9 @@ from spark_apps.dead_letters import Letter, table
 from spark_apps.delivery import Writer
 from spark_apps.delivery.database import Cursor, Database, RowSink
 from spark_apps.delivery.database_sink import DatabaseSink
-from spark_apps.spark import session
 from spark_apps.state.stateful import stateful_sink
 from tests.integration import stateful_pipeline
-from tests.integration.spark_submit import JAVA_OPTIONS
+from tests.integration.spark_submit import local_spark
 from tests.letters_bench import TOKEN, letter
 from tests.postgres_server import sink_url
 
@@ -34,12 +33,8 @@ TEXT = {
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    builder = SparkSession.builder.master("local[1]").appName("replay").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.extraJavaOptions", JAVA_OPTIONS).config("spark.sql.ansi.enabled", "true")
-    one = session.configure(builder.config("spark.sql.session.timeZone", "UTC")).getOrCreate()
-    one.sparkContext.setLogLevel("OFF")
-    yield one
-    one.stop()
+    with local_spark("local[1]", {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}, "OFF") as one:
+        yield one
 
 
 def rows_of(stream: DataFrame) -> DataFrame:

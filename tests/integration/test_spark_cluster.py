@@ -9,63 +9,28 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.find_spark_home import _find_spark_home
 
 from coordinator_tasks.devstack.demo.evidence import Row
-from coordinator_tasks.devstack.embedded.ports import HOST, free_port, listening
-from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.java import QUICK_START_OPTIONS, find_java
 from tests.integration.agent_site import Site, Traffic, wait_for
 from tests.integration.real_site import Managed
+from tests.integration.standalone_cluster import standalone_cluster
 from tests.sasl_kafka import SaslKafka
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 ROOT = Path(__file__).resolve().parents[2]
 APPLICATION = Path(__file__).with_name("cluster_application.py")
-READY_S = 90.0
 RUN_S = 240.0
 RECORDS = 3_000
 """In each of the four partitions before anything is read."""
 
 
-def spark_process(
-    name: str, folder: Path, port: int, main: str, *arguments: str, conf: tuple[str, ...] = ()
-) -> ManagedProcess:
-    # Executors must find our packages where the application ships them, not by this environment.
-    env = {
-        "PYTHONPATH": "",
-        "SPARK_SCALA_VERSION": "2.13",
-        "SPARK_HOME": _find_spark_home(),
-        "PYSPARK_PYTHON": sys.executable,
-    }
-    classes = f"{_find_spark_home()}/jars/*"
-    own = [f"-D{one}" for one in conf]
-    argv = (str(find_java().executable), *QUICK_START_OPTIONS, "-Xmx256m", *own, "-cp", classes, main, *arguments)
-    spec = ProcessSpec(name=name, argv=argv, log_path=folder / f"{name}.log", env=env)
-    return ManagedProcess(spec, ready=lambda: listening(port))
-
-
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("cluster")
-    port, deploy = free_port(), "org.apache.spark.deploy"
-    arguments = ("--host", HOST, "--port", str(port), "--webui-port", str(free_port()))
-    started = [spark_process("master", folder, port, f"{deploy}.master.Master", *arguments)]
-    try:
-        started[0].start(READY_S)
-        for number in range(2):
-            page = free_port()
-            # Spark starts no copy of a task on the host of the first.
-            size = ("--host", f"127.0.0.{number + 1}", "--cores", "1", "--memory", "512m", "--webui-port", str(page))
-            work = ("--work-dir", str(folder / f"work-{number}"), f"spark://{HOST}:{port}")
-            name = f"worker-{number}"
-            started.append(spark_process(name, folder, page, f"{deploy}.worker.Worker", *size, *work))
-            started[-1].start(READY_S)
-        yield f"spark://{HOST}:{port}"
-    finally:
-        for process in reversed(started):
-            process.stop()
+    with standalone_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        for number in range(2):  # Spark starts no copy of a task on the host of the first.
+            cluster.add_worker(f"127.0.0.{number + 1}")
+        yield cluster.url
 
 
 class Application:
@@ -110,16 +75,8 @@ def application(
     folder = tmp_path_factory.mktemp("application")
     settings = folder / "kafka.json"
     settings.touch(mode=0o600)
-    settings.write_text(
-        json.dumps(
-            {
-                "security.protocol": "SASL_PLAINTEXT",
-                "sasl.mechanism": "PLAIN",
-                "sasl.username": "alice",
-                "sasl.password": "alice-secret",
-            }
-        )
-    )
+    login = {name: value for name, value in kafka.login("alice-secret").items() if name != "bootstrap.servers"}
+    settings.write_text(json.dumps(login))
     managed = Managed(Site(zookeeper.connect_string, kafka.bootstrap_servers))
     managed.site.produce(RECORDS)
     where = (managed.site.zookeeper, managed.site.cluster, kafka.bootstrap_servers, kafka.sasl_bootstrap_servers)
@@ -147,7 +104,7 @@ def test_executors_on_a_cluster_read_what_the_driver_was_assigned_also_when_one_
     application.wait_for(lambda: len(rows) >= 4 * RECORDS, "everything is read")
     assert {(row.partition, row.offset) for row in rows} == {(p, n) for p in range(4) for n in range(RECORDS)}
     assert len(rows) == 4 * RECORDS
-    assert application.workers == {"work-0", "work-1"}, "both workers read"
+    assert application.workers == {"worker-0", "worker-1"}, "both workers read"
     assert (folder / "killed").exists(), "an executor died in the middle of a batch"
     assert (folder / "copied").exists(), "a task ran twice at once"
     assert "alice-secret" not in (folder / "plan").read_text() + application.said()

@@ -13,15 +13,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from coordinator_tasks.core.codecs.member_codec import decode_claim
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.devstack.embedded.ports import HOST, free_port
-from coordinator_tasks.devstack.embedded.processes import ManagedProcess
+from coordinator_tasks.devstack.embedded.ports import HOST
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.java import find_java
 from coordinator_tasks.run_folder import RunFolder, write_private
@@ -33,46 +32,20 @@ from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import Site, wait_for
 from tests.integration.real_site import Managed
 from tests.integration.spark_submit import JAVA_OPTIONS, SUBMIT
-from tests.integration.test_spark_cluster import READY_S, ROOT, spark_process
+from tests.integration.standalone_cluster import DECOMMISSION, READY_S, StandaloneCluster, standalone_cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(900)]
 LIMIT_S = 300.0
 AWAY_S = 5.0
 STOP_S = 10
-DECOMMISSION = "spark.decommission.enabled=true"
-
-
-@dataclass
-class Cluster:
-    """A master, and workers with one core each."""
-
-    folder: Path
-    master: ManagedProcess
-    url: str
-    workers: list[ManagedProcess] = field(default_factory=list)
-
-    def add_worker(self) -> None:
-        page, name = free_port(), f"worker-{len(self.workers)}"
-        size = ("--host", HOST, "--cores", "1", "--memory", "512m", "--webui-port", str(page))
-        work = ("--work-dir", str(self.folder / name), self.url)
-        main = "org.apache.spark.deploy.worker.Worker"
-        self.workers.append(spark_process(name, self.folder, page, main, *size, *work, conf=(DECOMMISSION,)))
-        self.workers[-1].start(READY_S)
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    port = free_port()
-    where = ("--host", HOST, "--port", str(port), "--webui-port", str(free_port()))
-    master = spark_process("master", tmp_path, port, "org.apache.spark.deploy.master.Master", *where)
-    made = Cluster(tmp_path, master, f"spark://{HOST}:{port}")
-    try:
-        master.start(READY_S)
+def cluster(tmp_path: Path) -> Iterator[StandaloneCluster]:
+    with standalone_cluster(tmp_path) as made:
         made.add_worker()
         yield made
-    finally:
-        for process in (*made.workers, master):
-            process.stop()
 
 
 @dataclass
@@ -105,7 +78,7 @@ class Launched:
 
 @pytest.fixture
 def launched(
-    cluster: Cluster, zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, tmp_path: Path
+    cluster: StandaloneCluster, zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, tmp_path: Path
 ) -> Iterator[Launched]:
     managed = Managed(Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=2))
     site, base = managed.site, tmp_path / "consumers"
@@ -138,7 +111,7 @@ def launched(
 
 
 def test_a_consumer_whose_master_was_away_for_seconds_says_so_shows_its_lag_and_is_ended(
-    cluster: Cluster, launched: Launched
+    cluster: StandaloneCluster, launched: Launched
 ) -> None:
     site, folder = launched.site, launched.folder
     read = 0
@@ -173,7 +146,7 @@ def test_a_consumer_whose_master_was_away_for_seconds_says_so_shows_its_lag_and_
 
 
 def test_a_worker_is_decommissioned_and_the_same_consumer_reads_on_elsewhere(
-    cluster: Cluster, launched: Launched, tmp_path: Path
+    cluster: StandaloneCluster, launched: Launched, tmp_path: Path
 ) -> None:
     """Spark's own signal for a worker that leaves its service, as a host that is drained sends it."""
     site = launched.site

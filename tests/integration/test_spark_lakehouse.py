@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from spark_apps.delivery import Delivery
 from spark_apps.plain import Output
 from tests.integration.agent_site import Running, Site, wait_for
@@ -27,10 +25,8 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.fixture
-def site(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Site]:
-    made = Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=2)
-    yield made
-    made.close()
+def partitions() -> int:
+    return 2
 
 
 def reached(site: Site, offset: int) -> bool:

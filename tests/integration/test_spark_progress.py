@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from spark_apps.spark import progress, session
-from tests.integration.spark_submit import JAVA_OPTIONS
+from spark_apps.spark import progress
+from tests.integration.spark_submit import local_spark
 
 pytestmark = pytest.mark.integration
 LIMIT_S = 120.0
@@ -20,12 +20,8 @@ BATCHES = 6
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    builder = SparkSession.builder.master("local[2]").appName("progress").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
-    one = session.configure(builder).getOrCreate()
-    one.sparkContext.setLogLevel("ERROR")
-    yield one
-    one.stop()
+    with local_spark("local[2]") as one:
+        yield one
 
 
 @pytest.fixture

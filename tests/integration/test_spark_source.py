@@ -41,7 +41,7 @@ from spark_apps.tracebacks import reason
 from tests.integration.agent_site import wait_for
 from tests.integration.fake_planner import FakePlanner
 from tests.integration.kafka_topics import expire, new_topic, produce
-from tests.integration.spark_submit import JAVA_OPTIONS
+from tests.integration.spark_submit import local_spark
 
 pytestmark = pytest.mark.integration
 LIMIT_S = 180.0
@@ -49,12 +49,8 @@ LIMIT_S = 180.0
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    builder = SparkSession.builder.master("local[2]").appName("source").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
-    one = session.configure(builder).getOrCreate()
-    one.sparkContext.setLogLevel("ERROR")
-    yield one
-    one.stop()
+    with local_spark("local[2]") as one:
+        yield one
 
 
 @pytest.fixture(scope="module")

@@ -15,15 +15,17 @@ from coordinator_tasks.core.model import Token
 from spark_apps.delivery import SinkStep, Writer
 from spark_apps.delivery.database import Cursor, Database
 from spark_apps.delivery.database_sink import DatabaseSink
-from spark_apps.spark import session
 from spark_apps.spark.warm_up import SLOW_START
 from spark_apps.state.processors import LastValue, RunningTotals, Sessions, TumblingWindows
 from spark_apps.state.stateful import Stateful, stateful_sink
-from tests.integration.spark_submit import JAVA_OPTIONS
+from tests.integration.spark_submit import local_spark
 from tests.integration.stateful_pipeline import OUTPUT, Counting
 
 pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(400)]
-PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+STATE = {
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "true",
+}
 SCHEMA = "key STRING, partition INT, offset LONG, at TIMESTAMP, amount LONG"
 ATTEMPTS = 4
 BATCHES = [
@@ -43,13 +45,8 @@ PROCESSORS: dict[str, tuple[Any, str]] = {
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    builder = SparkSession.builder.master("local[2]").appName("state").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
-    builder = session.configure(builder).config("spark.sql.streaming.stateStore.providerClass", PROVIDER)
-    one = builder.config("spark.sql.streaming.noDataMicroBatches.enabled", "true").getOrCreate()
-    one.sparkContext.setLogLevel("ERROR")
-    yield one
-    one.stop()
+    with local_spark("local[2]", STATE) as one:
+        yield one
 
 
 def feed(query: Any, folder: Path) -> None:

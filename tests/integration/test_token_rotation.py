@@ -15,8 +15,6 @@ import httpx
 import pytest
 
 from coordinator_tasks.core.model import ConsumerStatus
-from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.wiring import open_coordinator
 from spark_apps.agent.interface import status_server
@@ -38,11 +36,6 @@ def documented_steps() -> list[str]:
 def type_in(command: str, tokens: Path, new: str) -> None:
     environment = {**os.environ, "TOKENS": str(tokens), "NEW": new}
     subprocess.run(["bash", "-ec", command], env=environment, check=True, timeout=30)
-
-
-@pytest.fixture
-def site(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Site:
-    return Site(zookeeper.connect_string, kafka.bootstrap_servers)
 
 
 @pytest.fixture

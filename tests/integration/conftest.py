@@ -1,0 +1,32 @@
+"""A cluster on the shared servers for each test that asks for one."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
+from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
+from tests.integration.agent_site import Site
+from tests.integration.real_site import Managed
+
+
+@pytest.fixture
+def partitions() -> int:
+    """Partitions of the topic; a file may have a fixture of its own."""
+    return 4
+
+
+@pytest.fixture
+def site(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, partitions: int) -> Iterator[Site]:
+    """A cluster without a coordinator."""
+    made = Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def managed(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, partitions: int) -> Iterator[Managed]:
+    """A cluster with a managed topic; a test runs the coordinator by `looping`."""
+    made = Managed(Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions))
+    yield made
+    made.close()
