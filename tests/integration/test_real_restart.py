@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_tasks.core.codecs.member_codec import decode_member
 from tests.integration.agent_site import wait_for
 from tests.integration.real_site import Managed
 
@@ -30,7 +31,13 @@ def test_a_restart_beside_a_stopped_process_is_given_nothing_while_that_may_go_o
         first = managed.node().incarnations["b"]
         process.send_signal(signal.SIGSTOP)
         start()
-        wait_for(lambda: managed.site.incarnation("b") != first, "the second b registers")
+        zk, path = managed.site.zk, managed.site.paths.member("b")
+
+        def registered() -> bool:
+            node = zk.find(path)
+            return node is not None and decode_member(path, node.data).incarnation != first
+
+        wait_for(registered, "the second b registers")
         until_s = time.monotonic() + 5.0
         while time.monotonic() < until_s:
             assert managed.node().incarnations["b"] == first
