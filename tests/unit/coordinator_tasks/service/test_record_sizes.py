@@ -9,7 +9,6 @@ import pytest
 from coordinator_tasks.adapters import kafka_samples
 from coordinator_tasks.adapters.kafka_samples import ConfluentRecordSampler
 from coordinator_tasks.core.assignors.weights import Measure, Totals, measured, totals
-from coordinator_tasks.core.codecs.status_codec import decode_status, encode_status
 from coordinator_tasks.core.errors import BadSettings
 from coordinator_tasks.core.model import ConsumerStatus, RunningPartition, Token, TopicStatus
 from spark_apps.agent.interface.sampling import AT_ONCE, RECENT, SampledStatus
@@ -90,11 +89,6 @@ def test_a_new_sample_counts_half_and_none_changes_nothing() -> None:
         broker.means = {} if mean is None else {0: mean}
         sampled.sample()
         assert sampled.status().topics["orders"].running[0].record_bytes == expected
-
-
-def test_the_size_crosses_the_network() -> None:
-    said = status(p0=running(record_bytes=12.5), p1=running())
-    assert decode_status("http://a", encode_status(said)) == said
 
 
 @pytest.mark.parametrize(

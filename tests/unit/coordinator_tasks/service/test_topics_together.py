@@ -35,15 +35,6 @@ def moved(before: dict[tuple[str, int], str], after: dict[tuple[str, int], str])
     return sum(1 for at, owner in before.items() if at in after and after[at] != owner)
 
 
-def test_joiners_get_their_share_of_topics_of_one_partition_by_the_fewest_moves() -> None:
-    site = stable_site("a", partitions=1, names=SMALL)
-    before = owners(site)
-    site.starts("b", "c")
-    site.settles()
-    assert totals(site) == {"a": 4, "b": 4, "c": 4}
-    assert moved(before, owners(site)) == 8
-
-
 def test_topics_that_were_added_one_by_one_stay_shared_through_a_leave_and_a_join() -> None:
     site = Site()
     site.starts("a", "b", "c")

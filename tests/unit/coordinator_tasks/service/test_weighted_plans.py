@@ -213,14 +213,6 @@ def test_what_does_not_fit_into_the_plan_is_told_with_the_reason_why_it_waits() 
     assert len(moved) + sum(len(one.partitions) for one in waiting) == 4
 
 
-def test_a_record_of_an_earlier_release_is_read_without_a_plan() -> None:
-    scene = stable("a")
-    assert scene.last.record is not None
-    raw = encode_record(replace(scene.last.record, plan=None))
-    assert b'"plan"' not in raw
-    assert decode_record("p", raw, 3).plan is None
-
-
 def test_every_partition_is_explained_at_any_time_without_changing_anything() -> None:
     scene = lags(weighted("a", "b"), 900, 10, 900, 10)
     found = explain(scene.view(), scene.world(), scene.policy)

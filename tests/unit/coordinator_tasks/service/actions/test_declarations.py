@@ -1,13 +1,11 @@
 """Actions: the report of a dry run, and the effect."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
-from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
 from coordinator_tasks.core.errors import DiscoveryUnavailable, NotManaged, Refused
 from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet, Member
 from coordinator_tasks.core.ports import Discovery, SetData
@@ -255,71 +253,3 @@ def test_what_is_asked_of_a_removed_topic_is_refused(shop: Cluster, action: str,
         one.would(shop.coordinator, given, PERSON)
     with pytest.raises(Refused, match=says):
         one.run(shop.coordinator, given, PERSON, dry_run=False)
-
-
-SCALED = {"app": "f", "count": 3, "pattern": "f-{}"}
-FLEET = {"app": "f", "application": OWN_APPLICATIONS[0], "consumers": ["a", "c"], "code": "2"}
-LIMITS = {"app": "f", "least": 1, "most": 4, "act": True}
-UPGRADE: dict[str, Any] = {
-    "pattern": "f-{}",
-    "app": "f",
-    "version": "v2",
-    "code": "2",
-    "steps": [100],
-    "hold_minutes": 1,
-    "patience_minutes": 1,
-    "max_lag_s": 1,
-    "max_errors": 0,
-    "min_rate": 0,
-}
-CHANGES: list[tuple[str, dict[str, Any], str]] = [
-    ("add_topic", {"topic": "added", "group_id": "h", "start": "earliest", "strategy": ""}, ""),
-    ("set_strategy", {"topic": "orders", "strategy": "range"}, ""),
-    ("pause", {"topic": "orders", "partitions": [1]}, "resume"),
-    ("freeze", {"topic": "orders"}, "unfreeze"),
-    ("pin", {"topic": "orders", "consumer": "b", "partitions": [0, 1]}, "unpin"),
-    ("reset_offsets", {"topic": "orders", "to": "earliest", "why": "x"}, "undo_offsets"),
-    ("import_offsets", {"offsets": "orders,0,0\n", "why": "x"}, ""),
-    ("isolate", {"consumer": "b", "why": "x"}, "readmit"),
-    ("drain", {"consumer": "b", "why": "x"}, "undrain"),
-    ("expect_restart", {"consumer": "b", "within": 5}, ""),
-    ("set_fleet", FLEET, ""),
-    ("scale", SCALED, ""),
-    ("redeploy", {"app": "f"}, ""),
-    (
-        "set_growth",
-        {
-            **LIMITS,
-            **{f"{one}_s": 60.0 for one in ("catch_up", "start_up", "window", "grow_pause", "shrink_pause")},
-            "spare": 0,
-            "utilisation": 0.7,
-        },
-        "",
-    ),
-    ("upgrade", UPGRADE, ""),
-    ("remove_topic", {"topic": "orders"}, ""),
-]
-INDICATIVE = re.compile(
-    r"\b(gets|loses|gives|keeps|moves|stays|stops|joins|leaves|returns|waits|continues|becomes|goes|is (paused|pinned|replaced|read))\b"
-)
-
-
-@pytest.mark.parametrize(("name", "given", "back"), CHANGES, ids=[name for name, *_ in CHANGES])
-def test_a_dry_run_says_what_would_be_and_the_action_what_is(name: str, given: dict[str, Any], back: str) -> None:
-    site = stable_site("a", "b")
-    c = site.coordinator
-    site.kafka.create_topic("added", 1)
-    site.kafka.append("orders", 0, 9)
-    fleet.set_fleet(c, Fleet("f", OWN_APPLICATIONS[0], ("a", "b"), code="1"))
-    for one in filter(None, (name, back)):
-        mine = {**given, **({"partitions": [1]} if one == "unpin" else {}), "app": given.get("app", "")}
-        mine = {key: value for key, value in mine.items() if key in {p.name for p in ACTIONS[one].parameters}}
-        would = ACTIONS[one].would(c, {"why": "", **mine}, PERSON).text.splitlines()
-        assert would
-        for line in would:
-            assert re.search(r"\bwould\b", line), line
-            assert not INDICATIVE.search(line), line
-        done = ACTIONS[one].run(c, {"why": "", **mine}, PERSON, dry_run=False).text.splitlines()
-        assert done
-        assert not any("would" in line for line in done), done
-        site.settles()

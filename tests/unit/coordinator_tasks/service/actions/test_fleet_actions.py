@@ -2,16 +2,16 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.codecs.member_codec import encode_directive
 from coordinator_tasks.core.errors import BadFleet, InvalidName, NotManaged
-from coordinator_tasks.core.model import Directive, Draining, Ending, Fleet, Isolation, Member, State
-from coordinator_tasks.core.ports import Delete, Discovery
+from coordinator_tasks.core.model import Directive, Draining, Ending, Fleet, Isolation, State
+from coordinator_tasks.core.ports import Delete
 from coordinator_tasks.core.protocol.znodes import put
 from coordinator_tasks.service.actions.action import ActionResult
 from coordinator_tasks.service.actions.declarations import ACTIONS
@@ -23,6 +23,7 @@ from coordinator_tasks.service.plan import overrides, transitions
 from coordinator_tasks.service.run import upkeep
 from coordinator_tasks.service.watch import overview
 from tests.fakes.cluster import PERSON, Cluster
+from tests.fakes.counted import counted
 from tests.world.shop import Shop, open_shop
 from tests.world.site import stable_site
 
@@ -35,18 +36,6 @@ def shop() -> Cluster:
     cluster = Cluster()
     fleet.set_fleet(cluster.coordinator, Fleet(APP, consumers=("b-1", "b-2"), **TOLD))
     return cluster
-
-
-@dataclass(slots=True)
-class CountingDiscovery:
-    """Counts the requests for the registered consumers."""
-
-    real: Discovery
-    count: int = 0
-
-    def members(self) -> Mapping[str, Member]:
-        self.count += 1
-        return self.real.members()
 
 
 def consumers(shop: Cluster) -> tuple[str, ...]:
@@ -83,18 +72,13 @@ def test_it_shrinks_by_draining_the_highest_numbers_in_one_transaction(shop: Clu
     assert None not in drained.values(), "b-8 has not registered, but its process may be starting"
 
 
-@pytest.mark.parametrize("names", [("orders",), ("orders", "payments", "refunds")])
-def test_the_dry_run_of_a_smaller_fleet_reads_once_who_is_registered(names: tuple[str, ...]) -> None:
-    site = stable_site(*(f"b-{number}" for number in range(1, 5)), partitions=4)
-    for topic in names[1:]:
-        site.add_topic(topic)
-    site.settles()
+def test_the_dry_run_of_a_smaller_fleet_reads_once_who_is_registered() -> None:
+    site = stable_site("b-1", "b-2", "b-3", "b-4", names=("orders", "payments", "refunds"))
     fleet.set_fleet(site.coordinator, Fleet(APP, "app.py", tuple(site.processes)))
-    reads = CountingDiscovery(site.coordinator.discovery)
-    c = replace(site.coordinator, discovery=cast(Discovery, reads))
+    c, requests = counted(site.coordinator)
     lines = ACTIONS["scale"].run(c, {"app": APP, "count": 1}, PERSON, dry_run=True).lines
-    assert len(lines) == 3 * len(names) + 1
-    assert reads.count == 1
+    assert len(lines) == 3 * 3 + 1
+    assert requests.lists[c.paths.members] == 1
 
 
 def test_the_dry_run_of_a_fleet_as_it_is_says_that_nothing_changes(shop: Cluster) -> None:
@@ -191,15 +175,12 @@ def test_a_version_or_variable_that_cannot_be_is_refused(shop: Cluster, more: Ma
         fleet.set_fleet(shop.coordinator, Fleet(**{"app": APP, "application": "app.py", "consumers": ("b-1",), **more}))
 
 
-def test_what_is_allowed_is_asked_of_the_path_with_the_version_and_of_each_variable() -> None:
-    site = AllowedLaunches("/opt/1.*/main.py", environment="SHOP_*")
-    allowed = Fleet(APP, "/opt/{code}/main.py", ("b-1",), code="1.4", environment={"TZ": "UTC", "SHOP_X": "1"})
-    assert site.problem(fleet.resolved(allowed)) == ""
-    other = Fleet(APP, "/opt/{code}/main.py", ("b-1",), code="2.0")
-    assert "does not allow the application '/opt/2.0/main.py'" in site.problem(fleet.resolved(other))
-    preload = Fleet(APP, "/opt/1.4/main.py", ("b-1",), environment={"LD_PRELOAD": "x.so"})
-    assert "the variable 'LD_PRELOAD'" in site.problem(preload)
-    assert "COORDINATOR_ALLOWED_ENVIRONMENT" in site.problem(preload)
+def test_the_application_with_its_version_has_to_be_allowed(shop: Cluster) -> None:
+    c = replace(shop.coordinator, allowed=AllowedLaunches("/opt/1.*/main.py"))
+    wanted = Fleet("web", "/opt/{code}/main.py", ("w-1",), code="1.4")
+    fleet.set_fleet(c, wanted)
+    with pytest.raises(BadFleet, match=r"does not allow the application '/opt/2\.0/main\.py'"):
+        fleet.set_fleet(c, replace(wanted, code="2.0"))
 
 
 def test_form_and_command_say_what_a_fleet_was_and_becomes(shop: Cluster) -> None:
@@ -241,32 +222,33 @@ def test_a_second_fleet_that_takes_a_topic_of_another_needs_force_and_is_named(a
     assert any(says in report for report in shown.reports)
 
 
-def test_a_fleet_says_whom_an_isolation_keeps_from_being_launched(shop: Cluster) -> None:
-    given = {"app": APP, "application": "app.py", "consumers": ["b-1", "b-2"], "code": "2", "conf": {}}
+@pytest.mark.parametrize(
+    ("ask", "end", "says"),
+    [
+        (directives.isolate, directives.readmit, "isolated and would not be launched; let it in again: `readmit b-2`"),
+        (
+            directives.drain,
+            lambda c, consumer, by: directives.undrain(c, consumer),
+            "drained and would not be launched; let it in again: `undrain b-2 --fleet billing`",
+        ),
+    ],
+    ids=["isolated", "drained"],
+)
+def test_a_fleet_names_the_consumers_that_are_not_launched(
+    shop: Cluster, ask: Callable[..., object], end: Callable[..., object], says: str
+) -> None:
+    given = {"app": APP, "application": "app.py", "consumers": ["b-1", "b-2"]}
     shop.join("b-2")
-    directives.isolate(shop.coordinator, "b-2", by="ada", why="broken disk")
-    says = "b-2 is isolated and would not be launched; let it in again: `readmit b-2`"
-    assert ACTIONS["set_fleet"].would(shop.coordinator, given, PERSON).text.splitlines()[-1] == says
-    assert _set(shop, given).text.splitlines()[-1] == says.replace("would", "will")
-    directives.readmit(shop.coordinator, "b-2", by="ada")
-    assert "isolated" not in _set(shop, given).text
+    ask(shop.coordinator, "b-2", by="ada", why="broken disk")
+    assert ACTIONS["set_fleet"].would(shop.coordinator, given, PERSON).text.splitlines()[-1] == f"b-2 is {says}"
+    listed = "billing should have 2 consumers: b-1, b-2; the missing ones are launched"
+    assert _set(shop, given).text.splitlines() == [listed, f"b-2 is {says}".replace("would", "will")]
+    end(shop.coordinator, "b-2", by="ada")
+    assert _set(shop, given).text == listed
 
 
 def _set(shop: Cluster, given: Mapping[str, Any]) -> ActionResult:
     return ACTIONS["set_fleet"].run(shop.coordinator, given, PERSON, dry_run=False)
-
-
-def test_a_fleet_with_drained_consumers_reports_that_drained_consumers_are_not_launched(shop: Cluster) -> None:
-    shop.join("b-2")
-    directives.drain(shop.coordinator, "b-2", by="ada", why="new disk")
-    given = {"app": APP, "application": "app.py", "consumers": ["b-1", "b-2"]}
-    says = "b-2 is drained and would not be launched; let it in again: `undrain b-2 --fleet billing`"
-    assert says in ACTIONS["set_fleet"].lines(shop.coordinator, given, PERSON, dry_run=True)
-    done = ACTIONS["set_fleet"].run(shop.coordinator, given, PERSON, dry_run=False)
-    assert done.text.splitlines() == [
-        "billing should have 2 consumers: b-1, b-2; the missing ones are launched",
-        says.replace("would", "will"),
-    ]
 
 
 def test_an_undrained_consumer_returns_to_its_fleet_in_one_transaction(shop: Cluster) -> None:

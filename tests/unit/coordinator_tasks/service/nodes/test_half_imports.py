@@ -1,4 +1,4 @@
-"""An import that dies before any of its writes: a second import completes, and no half state gives a partition."""
+"""An import that dies around any of its writes: a second import completes, and no half state gives a partition."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -6,13 +6,14 @@ from itertools import count
 import pytest
 from coordinator_plugin.reconcile import reconcile
 
-from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.errors import Refused, StoreUnavailable
 from coordinator_tasks.core.ports import Delete, ZooKeeper
 from coordinator_tasks.core.protocol.znodes import children
 from coordinator_tasks.service.nodes import state_file, topics
 from coordinator_tasks.service.nodes.action_log import asked
 from coordinator_tasks.service.nodes.state_file import StateFile
 from tests.fakes.cluster import PERSON
+from tests.fakes.zookeeper import FakeZooKeeper
 from tests.unit.coordinator_tasks.service.nodes.test_state_file import elsewhere, exported, shop
 from tests.world.site import Site
 
@@ -20,10 +21,6 @@ TOPICS = ("orders", "payments")
 LAST = ("config/", "fleet/")
 """A topic and a fleet act as soon as their nodes are there."""
 LEAST_WRITES = 10
-
-
-class Killed(BaseException):
-    """The process of the import has died."""
 
 
 @pytest.fixture
@@ -44,19 +41,19 @@ def done(site: Site, state: StateFile) -> None:
     assert [one.action for one in asked(site.coordinator)].count("import") == 1
 
 
-def half_states(old: Site, state: StateFile) -> Iterator[Site]:
-    """Yield a cluster for each write of the import: the import died before this write."""
+def half_states(old: Site, state: StateFile, *, applied: bool = False) -> Iterator[Site]:
+    """Yield a cluster for each write of the import: the import died before, or with `applied` after this write."""
     for last in count(1):
         site, writes = elsewhere(old), count(1)
 
-        def kill(*_: object, last: int = last, writes: Iterator[int] = writes) -> None:
+        def end(zk: FakeZooKeeper, _: object, last: int = last, writes: Iterator[int] = writes) -> None:
             if next(writes) == last:
-                raise Killed
+                zk.lose_next_write(applied=applied)
 
-        site.server.before_write = kill
+        site.server.before_write = end
         try:
             restored(site, state)
-        except Killed:
+        except StoreUnavailable:
             site.server.before_write = None
             yield site
         else:
@@ -64,9 +61,10 @@ def half_states(old: Site, state: StateFile) -> Iterator[Site]:
             return
 
 
-def test_a_second_import_completes_also_beside_reconcile(old: Site) -> None:
+@pytest.mark.parametrize("applied", [False, True])
+def test_a_second_import_completes_also_beside_reconcile(old: Site, applied: bool) -> None:
     state = state_file.decode("shop.state", exported(old))
-    for site in half_states(old, state):
+    for site in half_states(old, state, applied=applied):
         reconcile(site.coordinator)
         assert not owned(site)
         done(site, state)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from coordinator_tasks.core.codecs.growth_codec import Growth, encode_growth
 from coordinator_tasks.core.codecs.node_kinds import KINDS
 from coordinator_tasks.core.codecs.upgrade_codec import encode_upgrade
-from coordinator_tasks.core.errors import CoordinatorError, Refused, StoreUnavailable, TopicConflict
+from coordinator_tasks.core.errors import CoordinatorError, Refused, TopicConflict
 from coordinator_tasks.core.fleet.growth import Limits
 from coordinator_tasks.core.fleet.upgrade import Rule, Upgrade, UpgradePhase
 from coordinator_tasks.core.model import Directive, Ending, Fleet, FleetVersion, Isolation, State
@@ -143,37 +143,6 @@ def test_a_state_that_an_import_would_refuse_is_not_written(monkeypatch: pytest.
     monkeypatch.setattr(state_file, "MAX_BYTES", 2_000)
     with pytest.raises(Refused, match="export fewer records with --records"):
         exported(shop())
-
-
-@pytest.mark.parametrize("lost", [False, True])
-def test_an_import_that_ends_at_any_write_is_continued_whole(monkeypatch: pytest.MonkeyPatch, lost: bool) -> None:
-    """`lost`: the write has happened, but the answer was lost."""
-    monkeypatch.setattr(state_file, "_WRITE_NODES", 3)
-    old = shop()
-    raw = exported(old)
-    wanted = state_file.take(old.coordinator).nodes
-    for last in range(1, 50):
-        new, numbers = elsewhere(old), iter(range(1, 100))
-
-        def end(zk: FakeZooKeeper, _operations: object, last: int = last, numbers: Iterator[int] = numbers) -> None:
-            if next(numbers) == last:
-                zk.lose_next_write(applied=lost)
-
-        new.server.before_write = end
-        try:
-            imported(new, raw)
-        except StoreUnavailable:
-            there = state_file.take(new.coordinator).nodes
-            begun = {path for path in there if path.startswith(("config/", "fleet/"))}
-            assert not begun or there.keys() >= {p for p in wanted if not p.startswith(("config/", "fleet/"))}
-            imported(new, raw)
-        else:
-            assert last > 5
-            return
-        after = state_file.take(new.coordinator).nodes
-        assert {path: after.get(path) for path in wanted} == wanted
-        assert [one.action for one in asked(new.coordinator)].count("import") == 1
-    raise AssertionError("the import never ends")
 
 
 def test_a_look_at_what_an_import_would_write_lists_each_folder_once(monkeypatch: pytest.MonkeyPatch) -> None:
