@@ -316,21 +316,18 @@ def test_a_slow_partition_fails_if_records_wait(site: UpgradingSite, waiting: in
         assert "40.0 after 100.0 records/s" in done.reason
 
 
-def test_consumers_that_do_not_start_end_the_upgrade(site: UpgradingSite) -> None:
+@pytest.mark.parametrize("reason", ["", "exit code 2: no module named shop"])
+def test_a_consumer_that_does_not_start_ends_the_upgrade_and_its_reason_is_told(
+    site: UpgradingSite, reason: str
+) -> None:
     site.broken = {"b-4"}
     to_v2(site, patience_s=120.0)
-    done = site.ends()
-    assert done.reason == "b-4 did not start within 120 s"
+    if reason:
+        site.turns(2)
+        incarnation = claim_incarnation(site.zk, site.paths, "b-4", 1)
+        fleet.record_end(site.coordinator, "b-4", incarnation, Ending.REAPED, reason)
+    assert site.ends().reason == f"b-4 did not start within 120 s{f': b-4: {reason}' if reason else ''}"
     is_as_before(site)
-
-
-def test_the_reason_of_a_new_consumer_that_ends_at_its_start_is_told(site: UpgradingSite) -> None:
-    site.broken = {"b-4"}
-    to_v2(site, patience_s=120.0)
-    site.turns(2)
-    incarnation = claim_incarnation(site.zk, site.paths, "b-4", 1)
-    fleet.record_end(site.coordinator, "b-4", incarnation, Ending.REAPED, "exit code 2: no module named shop")
-    assert site.ends().reason == "b-4 did not start within 120 s: b-4: exit code 2: no module named shop"
 
 
 def test_partitions_that_cannot_move_end_the_upgrade_and_are_named(site: UpgradingSite) -> None:
@@ -536,7 +533,7 @@ def test_a_death_at_every_write_of_an_upgrade_that_passes_is_continued(site: Upg
     done = site.ends()
     assert done.phase is UpgradePhase.DONE
     assert session.deaths > 30
-    assert [one.text for one in done.events] == _told_without_deaths(lambda _: None)
+    assert [one.text for one in done.events] == _told_without_deaths()
     assert site.consumers() == NEW
     assert set(site.owners().values()) == set(NEW)
 
@@ -554,10 +551,9 @@ def test_a_death_at_every_write_of_an_upgrade_that_goes_back_is_continued(site: 
     is_as_before(site)
 
 
-def _told_without_deaths(also: Callable[[UpgradingSite], None]) -> list[str]:
+def _told_without_deaths() -> list[str]:
     site = upgrading_site(partitions=8)
     to_v2(site)
-    also(site)
     return [one.text for one in site.ends().events]
 
 
@@ -596,7 +592,7 @@ def test_two_at_once_have_one_effect(site: UpgradingSite) -> None:
 
     site.turn = both  # type: ignore[method-assign]
     done = site.ends()
-    assert [one.text for one in done.events] == _told_without_deaths(lambda _: None)
+    assert [one.text for one in done.events] == _told_without_deaths()
 
 
 # Refusals ------------------------------------------------------------------------------------------------------------
@@ -769,22 +765,6 @@ def test_a_dry_run_says_what_each_step_moves_and_writes_nothing(site: UpgradingS
     )
 
 
-def test_one_consumer_is_spoken_of_as_one(site: UpgradingSite) -> None:
-    scaling.scale(site.coordinator, APP, 1, by="ada", why="")
-    while site.processes.keys() != {"b-1"}:
-        site.turn()
-    site.lingering = {"b-1"}
-    begun = to_v2(site, steps=(100,))
-    assert begun.lines[0] == "b-2 would start with v2 beside b-1 (v1)"
-    site.turns_until(lambda one: one.phase is UpgradePhase.DRAINING)
-    upgrades.roll_back(site.coordinator, APP, by="ada", why="")
-    said = [one.text for one in site.ends().events]
-    assert said[0] == "b-2 starts with v2 beside b-1"
-    assert "all steps have passed: b-1 gives the rest away and leaves" in said
-    assert "b-2 gives everything away and leaves" in said
-    assert "b-2 has left" in said
-
-
 def test_a_drained_old_consumer_stays_drained_after_a_roll_back(site: UpgradingSite) -> None:
     to_v2(site)
     site.turns_until(at(UpgradePhase.HOLDING))
@@ -813,18 +793,30 @@ def with_pauses(site: UpgradingSite) -> None:
             site.zk.transact([SetData(path, encode_record(replace(record, pauses=pauses)))])
 
 
-def test_the_report_has_the_stall_of_each_move_and_the_control(site: UpgradingSite) -> None:
+def test_the_report_has_the_stall_of_every_partition_and_the_control(site: UpgradingSite) -> None:
     to_v2(site)
     site.turns_until(at(UpgradePhase.HOLDING, 1))
+    with_pauses(site)
     site.lag["b-4"] = 5_000
     done = site.ends()
-    with_pauses(site)
     found = upgrade_report.report(site.coordinator, APP)
     there = {one.partition for one in found.moved if one.taker in NEW}
+    rest = set(range(8)) - there
     assert there == {one.partition for one in found.moved if one.giver in NEW}
-    assert len(there) == 4
-    assert len(found.moved) == 8
-    assert all(one.measured for one in found.moved)
+    assert (len(there), len(found.moved)) == (4, 8)
+    assert found.partitions == tuple(
+        PartitionStall("orders", p, 2, 1, p / 10 or None, 0.01 * bool(p), least=True, beside_s=0.004)
+        if p in there
+        else PartitionStall("orders", p, beside_s=0.004)
+        for p in range(8)
+    ), "nobody has measured the moves back"
+    assert f"not measured: partitions {ranges(there)} of orders" in found.lines
+    assert f"did not move: partitions {ranges(rest)} of orders" in found.lines
+    with_pauses(site)
+    found = upgrade_report.report(site.coordinator, APP)
+    assert {one.partition: (one.moves, one.measured, one.least) for one in found.partitions} == {
+        p: (2, 2, p == 3) if p in there else (0, 0, False) for p in range(8)
+    }
     assert {one.partition: one.stall_s for one in found.moved} == {p: p / 10 or None for p in there}
     assert found.control["orders"].longest_s == 0.004
     lines = found.lines
@@ -840,33 +832,8 @@ def test_the_report_has_the_stall_of_each_move_and_the_control(site: UpgradingSi
     (said,) = {line.partition(": ")[2] for line in lines if line.startswith(f"orders/{top} from ")}
     assert said == f"extra pause {top * 100 - 250} ms (total {top * 100} ms (±10 ms), usual 250 ms)"
     assert ("at least" in "".join(lines)) == (3 in there)
-
-
-def test_the_report_has_a_stall_of_every_partition_also_of_those_that_did_not_move(site: UpgradingSite) -> None:
-    to_v2(site)
-    site.turns_until(at(UpgradePhase.HOLDING, 1))
-    with_pauses(site)
-    site.lag["b-4"] = 5_000
-    site.ends()
-    found = upgrade_report.report(site.coordinator, APP)
-    there = {one.partition for one in found.moved}
-    rest = set(range(8)) - there
-    assert len(there) == 4
-    assert found.partitions == tuple(
-        PartitionStall("orders", p, 2, 1, p / 10 or None, 0.01 * bool(p), least=True, beside_s=0.004)
-        if p in there
-        else PartitionStall("orders", p, beside_s=0.004)
-        for p in range(8)
-    ), "nobody has measured the moves back"
-    assert f"not measured: partitions {ranges(there)} of orders" in found.lines
-    assert f"did not move: partitions {ranges(rest)} of orders" in found.lines
-    with_pauses(site)
-    found = upgrade_report.report(site.coordinator, APP)
-    assert {one.partition: (one.moves, one.measured, one.least) for one in found.partitions} == {
-        p: (2, 2, p == 3) if p in there else (0, 0, False) for p in range(8)
-    }
-    assert ("nothing waited: partition 0 of orders" in found.lines) == (0 in there)
-    assert "not measured" not in "".join(found.lines)
+    assert ("nothing waited: partition 0 of orders" in lines) == (0 in there)
+    assert "not measured" not in "".join(lines)
 
 
 def test_the_report_has_what_moved_among_the_old_consumers_as_well(site: UpgradingSite) -> None:

@@ -134,36 +134,24 @@ def test_what_is_not_there_is_refused(shop: Site) -> None:
         preview.preview(shop.coordinator, SiteChange(leave=("x",)))
 
 
-def test_pauses_are_learned_from_the_records_that_end_a_rebalance(shop: Site) -> None:
-    """With ten measured hand-offs, the next one has a median and an interval."""
-    for number in range(10):
-        shop.starts(f"c{number}")
-        shop.settles()
-        shop.dies(f"c{number}")
-        shop.settles()
-    c = shop.coordinator
-    hand_offs = 0
-    for record in shop.history("orders"):
-        of_rebalance = [one for one in shop.history("orders") if one.rebalance == record.rebalance]
-        if record is not of_rebalance[-1] and record.sequence != of_rebalance[-1].sequence:
-            continue
-        moves = [m for one in of_rebalance for m in one.moves if m.kind is MoveKind.HANDOFF]
-        pauses = Pauses(tuple(Pause(m.partition, wait_s=0.1 + 0.01 * (hand_offs + n)) for n, m in enumerate(moves)))
-        hand_offs += len(moves)
-        path = shop.paths.record("orders", record.sequence)
-        shop.zk.transact([SetData(path, encode_record(replace(record, pauses=pauses)))])
-    assert hand_offs == 10
-    past = preview.earlier_moves(c, "orders")
-    assert len(past) == hand_offs
-    assert all(one.kind is MoveKind.HANDOFF for one in past)
-    (found,) = preview.preview(c, SiteChange(join=1), ["orders"])
-    assert found.learned_from == hand_offs
+def test_pauses_are_learned_from_the_record_that_ends_a_rebalance() -> None:
+    """With ten measured hand-offs, the next hand-off has a median and an interval."""
+    site = stable_site("a", "b", partitions=30)
+    site.starts("c")
+    site.settles()
+    end = site.history()[-1]
+    moves = [move for one in site.history() if one.rebalance == end.rebalance for move in one.moves]
+    pauses = Pauses(tuple(Pause(move.partition, wait_s=0.1 + 0.01 * n) for n, move in enumerate(moves)))
+    record = encode_record(replace(end, pauses=pauses))
+    site.zk.transact([SetData(site.paths.record("orders", end.sequence), record)])
+    past = preview.earlier_moves(site.coordinator, "orders")
+    assert [one.kind for one in past] == [MoveKind.HANDOFF] * 10
+    (found,) = preview.preview(site.coordinator, SiteChange(join=1))
+    assert found.learned_from == 10
     pause = found.moves[0].pause
     assert (pause.total.low_s, pause.total.high_s, pause.moves) == (0.1, 0.19, 10)
-    assert (
-        f"orders:   pauses: the median of {hand_offs} measured moves of this topic, and the range that holds four of five of them"
-        in found.lines
-    )
+    learned_from = "the median of 10 measured moves of this topic, and the range that holds four of five of them"
+    assert f"orders:   pauses: {learned_from}" in found.lines
 
 
 def test_a_wait_that_is_not_known_from_both_sides_teaches_nothing(shop: Site) -> None:
