@@ -1,17 +1,11 @@
 """The approval of a plan at a terminal. In Airflow, the task `approve_plan` asks for the approval."""
 
-from collections.abc import Iterator
-
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.service.actions import parameters as p
 from coordinator_tasks.service.actions.action import Action, ActionResult, Given
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes.action_log import recording
 from coordinator_tasks.service.plan import plans_to_approve
-
-
-def _moves(c: Coordinator, given: Given) -> Iterator[str]:
-    yield from plans_to_approve.lines(c, given["topic"])
 
 
 def _approve(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
@@ -31,6 +25,6 @@ APPROVAL_ACTIONS = (
         "",
         (p.TOPIC, p.DIGEST, p.REJECT, p.REASON, p.BY),
         do=_approve,
-        before=_moves,
+        before=lambda c, given: plans_to_approve.lines(c, given["topic"]),
     ),
 )

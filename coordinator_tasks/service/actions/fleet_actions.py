@@ -7,7 +7,7 @@ from coordinator_tasks.core.errors import UNREADABLE, BadFleet, CoordinatorError
 from coordinator_tasks.core.machine.fleet_topics import conflicts, named, unnamed
 from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.model import Actor, Directive, Fleet
-from coordinator_tasks.core.text.partition_text import agreed, counted, shown
+from coordinator_tasks.core.text.partition_text import agreed, counted, cut, shown
 from coordinator_tasks.service.actions import parameters as p
 from coordinator_tasks.service.actions.action import Action, ActionResult, Given, texts, will
 from coordinator_tasks.service.coordinator import Coordinator
@@ -114,7 +114,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, Mapping):
         value = [f"{name}={one}" for name, one in sorted(value.items())]
     text = value if isinstance(value, str) else " ".join(value)
-    return repr(text if len(text) <= 200 else text[:197] + "...")
+    return repr(cut(text, 200))
 
 
 def _would_scale(c: Coordinator, given: Given) -> ActionResult:
@@ -178,10 +178,6 @@ def kept_until(c: Coordinator, lives: Mapping[str, Life], topic: str, leaves: Co
     return "" if may_have(topic, lives) - set(leaves) else f" {UNTIL_ANOTHER}"
 
 
-def _would_redeploy(c: Coordinator, given: Given) -> ActionResult:
-    return _would_be_redeployed(redeployment.would_redeploy(c, given["app"]))
-
-
 def _redeploy(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     would = _would_be_redeployed(redeployment.redeploy(c, given["app"], by=actor.named, why=given.get("why", "")))
     return ActionResult(would.found, "\n".join(will([would.text])), will(would.lines))
@@ -235,6 +231,6 @@ FLEET_ACTIONS = (
         "consumer gives its partitions away, leaves, and is launched again.",
         (p.APP, p.REASON, p.DRY_RUN, p.BY),
         do=_redeploy,
-        preview=_would_redeploy,
+        preview=lambda c, given: _would_be_redeployed(redeployment.would_redeploy(c, given["app"])),
     ),
 )

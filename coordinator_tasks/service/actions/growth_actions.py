@@ -42,10 +42,6 @@ def _would_have(limits: Limits, app: str) -> ActionResult:
     return ActionResult(limits, said, (said,))
 
 
-def _would_autoscale(c: Coordinator, given: Given) -> ActionResult:
-    return _autoscale(c, given, Actor("nobody"), write=False)
-
-
 def _autoscale(c: Coordinator, given: Given, actor: Actor, *, write: bool = True) -> ActionResult:
     problems: list[str] = []
     found = list(autoscale.look(c, [given["app"]] if given.get("app") else [], actor, problems, write=write))
@@ -71,6 +67,6 @@ GROWTH_ACTIONS = (
         "",
         (p.ANY_APP, p.DRY_RUN, p.BY),
         do=_autoscale,
-        preview=_would_autoscale,
+        preview=lambda c, given: _autoscale(c, given, Actor("nobody"), write=False),
     ),
 )

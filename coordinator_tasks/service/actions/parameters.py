@@ -56,10 +56,15 @@ def _partitions(description: str, option: CommandOption, **rest: Any) -> Paramet
     return Parameter("partitions", _field("array", "Partitions", description, items=items, **rest), option)
 
 
-def _number(name: str, title: str, text: str, flag: str, kind: Any, most: int) -> Parameter:
-    """Return a parameter for a number of at least 0; the default is 0."""
-    field = _field("integer" if kind is int else "number", title, text, default=0, minimum=0, maximum=most)
-    return Parameter(name, field, CommandOption(kind, text, flag, kind(0), minimum=0))
+def _number(name: str, title: str, text: str, flag: str, kind: Any, most: int, default: float = 0) -> Parameter:
+    """Return a parameter for a number from 0 to `most`."""
+    field = _field("integer" if kind is int else "number", title, text, default=default, minimum=0, maximum=most)
+    return Parameter(name, field, CommandOption(kind, text, flag, kind(default), minimum=0))
+
+
+def _flag(name: str, title: str, text: str, flag: str) -> Parameter:
+    """Return a parameter that is off by default."""
+    return Parameter(name, _field("boolean", title, text, default=False), CommandOption(bool, text, flag, False))
 
 
 def _text(
@@ -103,14 +108,8 @@ def _pairs(name: str, title: str, text: str, flag: str, option: str) -> Paramete
 
 
 CONSUMERS = _texts("consumers", "Consumers", "The ids of the consumers.", "The id of a consumer", "--consumer")
-ARGUMENTS = _texts(
-    "arguments",
-    "Arguments",
-    "Arguments of the application, one a line.",
-    "An argument of the application",
-    "--argument",
-    None,
-)
+_LISTED = "Arguments of the application, one a line."
+ARGUMENTS = _texts("arguments", "Arguments", _LISTED, "An argument of the application", "--argument", None)
 _CONF = 'Settings for spark-submit, such as {"spark.driver.memory": "1g"}.'
 CONF = _pairs("conf", "Spark settings", _CONF, "--conf", "a Spark setting")
 _ENV = 'Variables of the consumers\' processes, such as {"TZ": "UTC"}; visible to all readers of the fleet.'
@@ -188,18 +187,10 @@ WITHIN = Parameter(
     CommandOption(float, _BACK_IN, "--within", minimum=0),
 )
 _MEANWHILE = "Lend the partitions to other consumers meanwhile; by default the partitions wait."
-MOVE = Parameter(
-    "move",
-    _field("boolean", "Move meanwhile", _MEANWHILE, default=False),
-    CommandOption(bool, _MEANWHILE, "--move-meanwhile", False),
-)
+MOVE = _flag("move", "Move meanwhile", _MEANWHILE, "--move-meanwhile")
 _PLAN = "The plan, by the name in `plan --dry-run`: a digest of inputs and moves."
 DIGEST = Parameter("digest", option=CommandOption(str, _PLAN))
-FORCE = Parameter(
-    "force",
-    _field("boolean", "Force", "Act despite the default refusal; the refusal says why.", default=False),
-    CommandOption(bool, "Act despite the default refusal; the refusal says why.", "--force", False),
-)
+FORCE = _flag("force", "Force", "Act despite the default refusal; the refusal says why.", "--force")
 REJECT = Parameter("reject", option=CommandOption(bool, "Reject the plan instead.", "--reject", False))
 
 
@@ -219,11 +210,7 @@ GROWTH = (
     ),
     _limit("spare", "Warm spares", "Warm consumers beyond the number needed.", "--spare", 0, kind=int),
     _limit(
-        "utilisation",
-        "Utilisation",
-        "Share of a consumer's read capacity to use, such as 0.7.",
-        "--utilisation",
-        0.7,
+        "utilisation", "Utilisation", "Share of a consumer's read capacity to use, such as 0.7.", "--utilisation", 0.7
     ),
     _limit("catch_up_s", "Catch up, s", "Seconds within which a backlog has to be read.", "--catch-up", 300.0),
     _limit("start_up_s", "Start-up, s", "Seconds from the launch of a consumer to the first read.", "--start-up", 60.0),
@@ -236,18 +223,7 @@ GROWTH = (
         "--shrink-pause",
         300.0,
     ),
-    Parameter(
-        "act",
-        _field(
-            "boolean",
-            "Act",
-            "Act on the policy's decisions; the default only reports them (shadow mode).",
-            default=False,
-        ),
-        CommandOption(
-            bool, "Act on the policy's decisions; the default only reports them (shadow mode).", "--act", False
-        ),
-    ),
+    _flag("act", "Act", "Act on the policy's decisions; the default only reports them (shadow mode).", "--act"),
 )
 """The fields of `core.fleet.growth.Limits`."""
 TOPICS = Parameter(
@@ -283,25 +259,19 @@ STEPS = Parameter(
 )
 
 
-def _up_to(name: str, title: str, text: str, flag: str, kind: Any, default: float, most: float) -> Parameter:
-    """Return a parameter with a number from 0 to `most`."""
-    field = _field("integer" if kind is int else "number", title, text, default=kind(default), minimum=0, maximum=most)
-    return Parameter(name, field, CommandOption(kind, text, flag, kind(default), minimum=0))
-
-
 _HELD = "Minutes of holding and judging each step before the next step."
-HOLD_MINUTES = _up_to("hold_minutes", "Hold for minutes", _HELD, "--hold-minutes", float, 5, 43_200)
+HOLD_MINUTES = _number("hold_minutes", "Hold for minutes", _HELD, "--hold-minutes", float, 43_200, 5.0)
 _WAIT = "Minutes after which consumers without a start, or partitions without a move, roll the upgrade back."
-PATIENCE = _up_to("patience_minutes", "Patience in minutes", _WAIT, "--patience-minutes", float, 10, 43_200)
+PATIENCE = _number("patience_minutes", "Patience in minutes", _WAIT, "--patience-minutes", float, 43_200, 10.0)
 _LAG = "Lag of a moved partition, in seconds, above which the upgrade is rolled back."
-MAX_LAG = _up_to("max_lag_s", "Largest lag in seconds", _LAG, "--max-lag-s", float, 60, 2_592_000)
+MAX_LAG = _number("max_lag_s", "Largest lag in seconds", _LAG, "--max-lag-s", float, 2_592_000, 60.0)
 _ERRORS = "Errors of new consumers above which the upgrade is rolled back; a restarted consumer counts as an error."
-MAX_ERRORS = _up_to("max_errors", "Permitted errors", _ERRORS, "--max-errors", int, 0, 1_000)
+MAX_ERRORS = _number("max_errors", "Permitted errors", _ERRORS, "--max-errors", int, 1_000)
 _SLOW = (
     "Share of the former records per second; below this a moved partition with waiting records rolls the upgrade back; "
     "0 = not judged."
 )
-MIN_RATE = _up_to("min_rate", "Least share of the rate", _SLOW, "--min-rate", float, 0, 1)
+MIN_RATE = _number("min_rate", "Least share of the rate", _SLOW, "--min-rate", float, 1, 0.0)
 _RULE = "A rule of the site, by the name in the setting rules; empty = no rule."
 RULE = _text("rule", "Rule", _RULE, "--rule", "", maxLength=64)
 _NEW = "Number of new consumers; 0 = as many as now."

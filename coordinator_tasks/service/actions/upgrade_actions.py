@@ -46,10 +46,6 @@ def _version(c: Coordinator, given: Given) -> FleetVersion | None:
     )
 
 
-def _would_begin(c: Coordinator, given: Given) -> ActionResult:
-    return _would_be_begun(c, would_begin(c, _wish(c, given)))
-
-
 def _begin(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     would = _would_be_begun(c, begin(c, _wish(c, given), by=actor.named, why=given.get("why", "")))
     return ActionResult(would.found, "\n".join(will([would.text])), will(would.lines))
@@ -81,17 +77,13 @@ def _would_pause(found: Upgrade) -> str:
     return "" if found.paused else "it would be paused: nothing more moves until it is continued or rolled back"
 
 
-def _would_continue(found: Upgrade) -> str:
-    return "it would continue" if found.paused else ""
-
-
 def _would_roll_back(found: Upgrade) -> str:
     if found.reason:
         return "it would continue to go back" if found.paused else ""
     return f"everything would move back to {shown(found.old_consumers)}, and {shown(found.new_consumers)} would leave"
 
 
-def _report(c: Coordinator, given: Given, _: Actor | None = None) -> ActionResult:
+def _report(c: Coordinator, given: Given, _: Actor) -> ActionResult:
     found = upgrade_report.report(c, given["app"])
     return ActionResult(found, "\n".join(found.lines), found.lines)
 
@@ -130,7 +122,7 @@ UPGRADE_ACTIONS = (
             *(p.REASON, p.DRY_RUN, p.BY),
         ),
         do=_begin,
-        preview=_would_begin,
+        preview=lambda c, given: _would_be_begun(c, would_begin(c, _wish(c, given))),
         watch=watch,
     ),
     Action(
@@ -156,7 +148,7 @@ UPGRADE_ACTIONS = (
         "Continue a paused upgrade. A held step is held and judged from the beginning.",
         (p.APP, p.REASON, p.DRY_RUN, p.BY),
         do=partial(_changed, upgrades.go_on),
-        preview=partial(_would, upgrades.under_way, _would_continue),
+        preview=partial(_would, upgrades.under_way, lambda one: "it would continue" if one.paused else ""),
         watch=watch,
     ),
     Action(

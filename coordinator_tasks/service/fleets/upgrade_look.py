@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.errors import BadRule, KafkaUnavailable, NotManaged
 from coordinator_tasks.core.fleet.upgrade import ENDURES, TopicSeen, Upgrade, UpgradeObservation, UpgradePhase
-from coordinator_tasks.core.fleet.upgrade_rule import Facts, SiteRule, facts_of, failures, runs_any, shared, sinks_away
+from coordinator_tasks.core.fleet.upgrade_rule import SiteRule, facts_of, failures, runs_any, shared, sinks_away
 from coordinator_tasks.core.machine.churn import failed_in_a_row
 from coordinator_tasks.core.machine.life import interfaces
 from coordinator_tasks.core.model import Answer, State, TopicConfig, TopicNode, topic_status
@@ -100,12 +100,8 @@ def judged(
         return ()
     facts = facts_of(upgrade, seen, answers)
     found = failures(upgrade, facts)
-    return found or _by_site(c, upgrade, facts)
-
-
-def _by_site(c: Coordinator, upgrade: Upgrade, facts: Facts) -> tuple[str, ...]:
-    if not upgrade.rule.call:
-        return ()
+    if found or not upgrade.rule.call:
+        return found
     said = site_rule(c, upgrade.rule.call)(facts)
     return (said,) if said else ()
 

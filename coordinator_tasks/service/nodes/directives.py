@@ -29,6 +29,7 @@ from coordinator_tasks.core.model import (
     Member,
     PlannedRestart,
     TopicNode,
+    topic_status,
 )
 from coordinator_tasks.core.names import check_words, is_topic
 from coordinator_tasks.core.ports import Operation, SetData, VersionCheck
@@ -312,7 +313,7 @@ def _runs_nothing(
     directive: Directive, claim: IdClaim, member: Member | None, answer: Answer | None, topics: _Topics
 ) -> bool:
     consumer = directive.consumer
-    if any(member is None or subscribes(member, topic) or _knows(answer, topic) for topic in topics.unreadable):
+    if any(member is None or subscribes(member, topic) or topic_status(answer, topic) for topic in topics.unreadable):
         return False
     planned = {topic: node for topic, node in topics.nodes.items() if node is not None}
     isolated = directive.isolation.incarnation if directive.isolation is not None else 0
@@ -337,10 +338,6 @@ def _runs_nothing(
         if consumer in node.incarnations
         or (topic in answer.topics if node.removed else member is None or subscribes(member, topic))
     )
-
-
-def _knows(answer: Answer | None, topic: str) -> bool:
-    return isinstance(answer, ConsumerStatus) and topic in answer.topics
 
 
 def _acted_on(answer: ConsumerStatus, topic: str, node: TopicNode) -> bool:

@@ -73,7 +73,10 @@ def position(text: str) -> Position:
 
 def offset(text: str) -> Position:
     """Read an offset, 0 or more. Raises `BadOffsets`."""
-    return Position(PositionKind.OFFSET, text.strip(), _offset(text))
+    word = text.strip()
+    if not _is_number(word, MAX_OFFSET):
+        raise BadOffsets(_no_offset(text))
+    return Position(PositionKind.OFFSET, word, int(word))
 
 
 def shift(text: str) -> Position:
@@ -172,13 +175,6 @@ def _problem(row: list[str], groups: Mapping[str, str]) -> str:
     if not _is_number(partition, MAX_PARTITION):
         return f"{_shown(partition)} is no partition; write {_LINE}"
     return "" if _is_number(at, MAX_OFFSET) else _no_offset(at)
-
-
-def _offset(text: str) -> int:
-    word = text.strip()
-    if not _is_number(word, MAX_OFFSET):
-        raise BadOffsets(_no_offset(text))
-    return int(word)
 
 
 def _no_offset(text: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.errors import ApprovalVoid, NotEntitled
 from coordinator_tasks.core.machine.what_if import SiteChange
-from coordinator_tasks.core.model import Approval, TopicConfig
+from coordinator_tasks.core.model import Approval
 from coordinator_tasks.core.names import check_words
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes.cluster import ClusterObservation
@@ -84,10 +84,7 @@ def answer(c: Coordinator, topic: str, digest: str, *, granted: bool, by: Collec
             f"changed since; look at it with `plan {topic} --dry-run`, and approve that one"
         )
 
-    def change(config: TopicConfig) -> TopicConfig:
-        return replace(config, approval=given)
-
-    change_config(c, topic, change)
+    change_config(c, topic, lambda config: replace(config, approval=given))
     return given
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from coordinator_tasks import links
 from coordinator_tasks.core.model import IdClaim, Member
+from coordinator_tasks.core.text.partition_text import cut
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes.observe import load_claims, load_members
 
@@ -30,10 +31,12 @@ def pages_of(c: Coordinator, consumer: str, member: Member | None, claim: IdClai
     ui, application = (member.spark_ui, member.application_id) if member is not None else ("", "")
     problems = []
     if ui and not links.is_page(ui):
-        problems.append(f"its Spark UI is said to be at {_shown(ui)}, which is no address of a page; no link is shown")
+        problems.append(
+            f"its Spark UI is said to be at {cut(ui, 80)!r}, which is no address of a page; no link is shown"
+        )
         ui = ""
     if application and not links.is_application(application):
-        problems.append(f"its Spark application is said to be {_shown(application)}, which is no id; it is left out")
+        problems.append(f"its Spark application is said to be {cut(application, 80)!r}, which is no id; it is left out")
         application = ""
     incarnation = member.incarnation if member is not None else claim.incarnation if claim is not None else 0
     address = member.address if member is not None else claim.address if claim is not None else ""
@@ -53,7 +56,3 @@ def pages_now(c: Coordinator, consumers: Collection[str]) -> dict[str, ConsumerP
     members, claims = load_members(c, unclear), load_claims(c, consumers, unclear)
     found = {one: pages_of(c, one, members.get(one), claims.get(one)) for one in sorted(consumers)}
     return {one: pages for one, pages in found.items() if pages.spark_ui or pages.driver_log}
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= 80 else text[:77] + "...")

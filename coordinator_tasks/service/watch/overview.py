@@ -20,7 +20,6 @@ from coordinator_tasks.core.machine.restarts import said
 from coordinator_tasks.core.machine.unread import NO_OWNER, moving_in, unowned_in, unread
 from coordinator_tasks.core.machine.world import Presence, TopicView, World
 from coordinator_tasks.core.model import (
-    Answer,
     CauseKind,
     Condition,
     ConsumerStatus,
@@ -52,7 +51,7 @@ from coordinator_tasks.service.nodes.observe import (
 )
 from coordinator_tasks.service.plan import overrides, transitions
 from coordinator_tasks.service.watch.consumer_pages import NO_PAGES, ConsumerPages, pages_of
-from coordinator_tasks.service.watch.fleet_starts import FleetStart, fleet_starts, starts_of
+from coordinator_tasks.service.watch.fleet_starts import fleet_starts, starts_of
 from coordinator_tasks.service.watch.silent_kafka import silenced
 
 DRAINING = "draining"
@@ -204,19 +203,13 @@ def topics(c: Coordinator, names: Collection[str] = (), problems: list[str] | No
     reports = {report.topic: report for report in transitions.preview(c, chosen)}
     found = [_topic(c, name, reports.get(name)) for name in chosen]
     ended, starts = _ended(c), fleet_starts(c) if any(one.unowned for one, _ in found) else ()
-    return [
-        replace(
-            one,
-            reason="; ".join(filter(None, (silent, one.reason, _ended_of(one, ended), _starting(one, starts)))),
-            unread=_with_starts(one.unread, ownerless, starts_of(one.topic, starts)),
-        )
-        for one, ownerless in found
-    ]
-
-
-def _starting(topic: TopicOverview, starts: Collection[FleetStart]) -> str:
-    """Return, in words, the starting consumers that will read an unread topic; empty if a consumer reads the topic."""
-    return starts_of(topic.topic, starts) if topic.unowned and not topic.owners else ""
+    told = list[TopicOverview]()
+    for one, ownerless in found:
+        starting = starts_of(one.topic, starts)
+        unread = starting if one.unowned and not one.owners else ""
+        reason = "; ".join(filter(None, (silent, one.reason, _ended_of(one, ended), unread)))
+        told.append(replace(one, reason=reason, unread=_with_starts(one.unread, ownerless, starting)))
+    return told
 
 
 def _with_starts(unread: Mapping[int, str], ownerless: Collection[int], starts: str) -> Mapping[int, str]:
@@ -286,7 +279,8 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
         moving=tuple(sorted(moving)),
         unowned=tuple(nobody_reads),
         unread=nobody_reads,
-        reason=_reason(report) if report is not None else "",
+        # If owners fail, the topic does not count as settled.
+        reason=report.reason if report is not None and not (report.failing and report.settled) else "",
         blockers=report.blockers if report is not None else (),
         wishes=overrides.told(view.config),
         failing=tuple(one.told for one in report.failing) if report is not None else (),
@@ -294,11 +288,6 @@ def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) ->
         wished=report is not None and bool(report.causes) and _WISHES.issuperset(one.kind for one in report.causes),
     )
     return found, ownerless
-
-
-def _reason(report: transitions.TopicReport) -> str:
-    """Return the step that is due or awaited. If owners fail, the topic does not count as settled."""
-    return "" if report.failing and report.settled else report.reason
 
 
 def unowned(c: Coordinator, problems: dict[str, CoordinatorError] | None = None) -> dict[str, Mapping[int, str]]:
@@ -324,18 +313,6 @@ def unowned_of(c: Coordinator, views: Collection[TopicView], world: World) -> di
     }
 
 
-def _views(c: Coordinator, problems: dict[str, CoordinatorError] | None = None) -> Iterator[tuple[str, TopicView]]:
-    """Yield the readable topics. `problems` gets the others."""
-    for topic in transitions.topics(c):
-        try:
-            view = store.load(c.zk, c.paths, topic).view
-        except (Malformed, Refused, LookAgain) as error:
-            if problems is not None:
-                problems[topic] = error
-            continue
-        yield topic, view
-
-
 def held(
     c: Coordinator, consumer: str, problems: dict[str, CoordinatorError] | None = None
 ) -> dict[str, tuple[int, ...]]:
@@ -351,7 +328,10 @@ def at_stake(
 
     `problems` gets unreadable topics.
     """
-    found = {topic: at_stake_of(view).get(consumer, ()) for topic, view in _views(c, problems)}
+    stored = store.load_topics(c.zk, c.paths)
+    if problems is not None:
+        problems |= stored.unread
+    found = {view.topic: at_stake_of(view).get(consumer, ()) for view in stored.views}
     return {topic: partitions for topic, partitions in found.items() if partitions}
 
 
@@ -481,6 +461,7 @@ def _consumer(
     incarnation = member.incarnation if member is not None else held or last
     status = answer if isinstance(answer, ConsumerStatus) else None
     absent = absence(consumer, held, world, c.policy) if held else ""
+    silent = answer.detail if member is not None and isinstance(answer, Unreachable) else ""
     pages = pages_of(c, consumer, member, claim)
     life = world.life(consumer, incarnation)
     is_there = member is not None or status is not None
@@ -495,7 +476,7 @@ def _consumer(
         address=member.address if member is not None else claim.address if claim is not None else "",
         health=status.health if status is not None else "",
         condition=status.condition if status is not None else None,
-        problem=world.unclear.get(consumer, "") or absent or _problem(answer, registered=member is not None),
+        problem=world.unclear.get(consumer, "") or absent or silent,
         ended=exits.told if exits is not None else "",
         exits=exits,
         asked=_asked(life, ended=there in _ENDED),
@@ -521,11 +502,6 @@ def _presence(c: Coordinator, life: Life, world: World, held: int) -> str:
     if found is Presence.LIVE and life.draining is not None:
         return DRAINING
     return found.value
-
-
-def _problem(answer: Answer | None, *, registered: bool) -> str:
-    """Return why a registered consumer does not answer."""
-    return answer.detail if registered and isinstance(answer, Unreachable) else ""
 
 
 def _misregistered(member: Member | None) -> tuple[str, ...]:
@@ -567,20 +543,15 @@ def _granted(consumer: str, node: TopicNode) -> tuple[int, ...]:
 def _running(granted: RunningTopic, said: TopicStatus | None) -> RunningTopic:
     if said is None:
         return granted
-    known = {p for p, one in said.running.items() if one.lag_records is not None}
+    known = {p: one.lag_records for p, one in said.running.items() if one.lag_records is not None}
     return replace(
         granted,
         running=tuple(sorted(said.running)),
         closing=tuple(sorted(p for p, one in said.running.items() if one.closing)),
         acted_epoch=said.acted_epoch,
-        lag_records=_sum(one.lag_records for one in said.running.values()),
-        lag_unknown=len(set(granted.assigned) - known),
+        lag_records=sum(known.values()) if known else None,
+        lag_unknown=len(set(granted.assigned) - known.keys()),
         reports=said.reports,
         failures=said.failures,
         states={p: one.state for p, one in sorted(said.running.items()) if one.state is not None},
     )
-
-
-def _sum(lags: Iterable[int | None]) -> int | None:
-    known = [lag for lag in lags if lag is not None]
-    return sum(known) if known else None

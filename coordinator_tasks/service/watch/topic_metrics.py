@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from coordinator_tasks.core.errors import LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine.unread import moving_in, unowned_in, unread
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.measure.lag import furthest_s
@@ -11,7 +10,6 @@ from coordinator_tasks.core.model import RunningPartition, State, topic_status
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import store
 from coordinator_tasks.service.nodes.store import StoredTopics
-from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.watch.overview import ClusterLook
 
 MAX_TOPICS = 1_000
@@ -80,30 +78,20 @@ def figures(c: Coordinator, names: Collection[str] = (), look: Callable[[], Worl
 
     `look` observes the consumers, after the topics are read.
     """
-    views = {name: _loaded(c, name) for name in sorted(set(names or transitions.topics(c)))}
-    world = look() if look is not None else None
-    return [_of_topic(c, name, view, world) for name, view in views.items()]
+    found = store.load_topics(c.zk, c.paths, names, others=not names)
+    return figures_of(c, found, look() if look is not None else None)
 
 
 def figures_of(c: Coordinator, topics: StoredTopics, world: World | None = None) -> list[TopicFigures]:
     """Return the figures of topics that are already read. `world`: observed after reading them."""
-    views: dict[str, TopicView | str] = {name: error.told for name, error in topics.unread.items()}
-    views |= {view.topic: view for view in topics.views}
-    return [_of_topic(c, name, view, world) for name, view in sorted(views.items())]
+    found = [TopicFigures(name, problem=error.told) for name, error in topics.unread.items()]
+    found += [_of_topic(c, view, world) for view in topics.views]
+    return sorted(found, key=lambda one: one.topic)
 
 
-def _loaded(c: Coordinator, name: str) -> TopicView | str:
-    try:
-        return store.load(c.zk, c.paths, name).view
-    except (Malformed, Refused, LookAgain) as error:
-        return error.told
-
-
-def _of_topic(c: Coordinator, name: str, view: TopicView | str, world: World | None) -> TopicFigures:
-    if isinstance(view, str):
-        return TopicFigures(name, problem=view)
+def _of_topic(c: Coordinator, view: TopicView, world: World | None) -> TopicFigures:
     return TopicFigures(
-        topic=name,
+        topic=view.topic,
         group=view.config.group_id,
         state=view.state.state if view.state is not None else State.INITIAL,
         epoch=view.node.epoch if view.node is not None else 0,
