@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class Receiver:
     """A server on loopback that keeps what is posted to it. `endless`: its answer never ends."""
 
-    def __init__(self, *, endless: bool = False) -> None:
+    def __init__(self, *, status: int = 204, endless: bool = False) -> None:
         self.posts: list[tuple[str, str]] = []
         kept = self.posts
 
@@ -16,7 +16,7 @@ class Receiver:
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 kept.append((self.headers.get("Authorization", ""), body["text"]))
-                self.send_response(200 if endless else 204)
+                self.send_response(200 if endless else status)
                 self.send_header("Content-Length", "9" if endless else "0")
                 self.end_headers()
                 if endless:

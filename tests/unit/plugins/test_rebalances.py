@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from airflow.api_fastapi.core_api.security import get_user
 from coordinator_ui.data import rebalance_search
 from coordinator_ui.data.rebalance_search import RebalanceFilter
 from coordinator_ui.data.timeline import WIDTH, Chart, TaskSpan, handoffs, whole
@@ -31,7 +30,7 @@ from coordinator_tasks.service.nodes.history import rebalances
 from coordinator_tasks.service.plan import transitions
 from tests.fakes.cluster import PERSON, Cluster
 from tests.fakes.zookeeper import paths_read
-from tests.unit.plugins.pages_site import NASTY, a_hand_off, airflow_refuses, pages_of, register, task, text_of
+from tests.unit.plugins.pages_site import NASTY, a_hand_off, pages_of, register, task, text_of
 from tests.world.site import stable_site
 
 NAMES = ("<b>bold</b>", "\u202egnirts", "x" * 200)
@@ -181,24 +180,6 @@ def many(shop: Cluster) -> Cluster:
     return shop
 
 
-def test_only_clusters_that_the_user_may_read_are_listed(busy: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    refused = False
-    airflow_refuses(monkeypatch, lambda what: what == "GET rebalance__eu" or refused)
-    monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop,eu")
-    client = pages_of(busy, allowed=False)
-    client.app.dependency_overrides[get_user] = lambda: "ada"  # type: ignore[attr-defined]
-    assert {one["cluster"] for one in client.get("/api/v1/rebalances").json()["rebalances"]} == {"shop"}
-    refused = True
-    answer = client.get("/api/v1/rebalances")
-    assert (answer.status_code, answer.json()) == (403, {"error": "Forbidden", "code": ""})
-
-
-def test_data_is_not_kept_and_is_no_page(busy: Cluster) -> None:
-    headers = pages_of(busy).get("/api/v1/rebalances").headers
-    assert headers["content-type"] == "application/json"
-    assert (headers["cache-control"], headers["x-content-type-options"]) == ("no-store", "nosniff")
-
-
 # One of them -----------------------------------------------------------------------------------------------------------
 
 
@@ -282,7 +263,7 @@ def test_no_headline_takes_confirmations_for_a_pause(shop: Cluster, found: Pause
     if found is not None:
         shop.zk.transact([SetData(path, with_pauses(path, shop.zk.get(path).data, found))])
     story = tell(rebalances(shop.coordinator, ["orders"])[0], 900_010.0)
-    assert (story.headline, story.longest_pause) == (f"3 partitions moved, {said}", said)
+    assert story.headline == f"3 partitions moved, {said}"
     page = text_of(pages_of(shop).get("/rebalances").text)
     short = re.sub("(longest |extra )*(total )?pause ", r"\2", said).replace("no extra pause", "none")
     assert f" {short} " in page.partition(story.headline)[2]

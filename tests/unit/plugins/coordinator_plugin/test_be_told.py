@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any, NoReturn, cast
 
+import httpx
 import pytest
 from airflow.sdk import BaseHook, Connection, Context
 from airflow.sdk.definitions.callback import AsyncCallback
@@ -16,28 +18,56 @@ from coordinator_plugin.clusters import Cluster as NamedCluster
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.notifications import StuckTopicsNotifier
 from coordinator_plugin.reconcile import reconcile
-from coordinator_plugin.stuck_topics import ASK_AGAIN_S, FLAPS, still_asked
+from coordinator_plugin.stuck_topics import ASK_AGAIN_S, FLAPS, sentences, still_asked
 
+from coordinator_tasks.core.codecs.codec import decode_state, encode_state
+from coordinator_tasks.core.errors import StoreUnavailable
 from coordinator_tasks.core.model import Ending
+from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service.nodes import directives, topics
 from tests.receiver import Receiver
-from tests.unit.plugins.coordinator_plugin.test_provider import stuck_site
 from tests.world.site import Site, stable_site
 
 PASSWORD = "pager-key"
+SECRET_ADDRESS = "https://chat.example/hooks/secret-part"
+TI = SimpleNamespace(dag_id="rebalance", task_id="plan", run_id="r1")
+
+
+def connected(monkeypatch: pytest.MonkeyPatch, **chat: Any) -> None:
+    """The connection `chat` has these fields."""
+    monkeypatch.setattr(BaseHook, "get_connection", lambda _: Connection(conn_id="chat", conn_type="http", **chat))
 
 
 @pytest.fixture
 def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
     made = Receiver()
-    chat = Connection(conn_id="chat", conn_type="http", host=made.address, password=PASSWORD)
-    monkeypatch.setattr(BaseHook, "get_connection", lambda _: chat)
+    host, port = made.server.server_address[:2]
+    connected(monkeypatch, host=str(host), port=port, schema="http", password=PASSWORD)
     yield made
     made.close()
 
 
 def opened(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CoordinatorHook, "open", lambda _: nullcontext(site.coordinator))
+
+
+def away(_: object) -> NoReturn:
+    raise StoreUnavailable("gone")
+
+
+def notify(about: SimpleNamespace = TI) -> None:
+    StuckTopicsNotifier(http_conn_id="chat").notify(cast("Context", {"ti": about}))
+
+
+def stuck_site() -> Site:
+    """A topic that has been Closing for an hour."""
+    site = stable_site("a")
+    path = site.paths.state("orders")
+    node = site.zk.get(path)
+    state = decode_state(path, node.data)
+    site.zk.transact([SetData(path, encode_state(state).replace(b'"Stable"', b'"Closing"'), node.stat.version)])
+    site.clock.advance(3_600)
+    return site
 
 
 def unowned_site() -> Site:
@@ -68,24 +98,76 @@ SITES = {
 
 
 @pytest.mark.parametrize("kind", SITES)
-def test_the_receiver_is_told_what_is_wrong(kind: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_receiver_is_told_the_run_and_what_is_wrong(
+    kind: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made, said = SITES[kind]
     opened(made(), monkeypatch)
-    StuckTopicsNotifier(http_conn_id="chat").notify(cast("Context", {}))
+    notify()
     ((authorization, text),) = receiver.posts
     assert authorization == f"Bearer {PASSWORD}"
-    assert text.splitlines()[0] == "the coordinator:"
+    assert text.splitlines()[0] == "rebalance, task plan, run r1:"
     assert any(line.startswith(said) for line in text.splitlines()[1:]), text
+
+
+def test_a_node_that_is_no_topics_hides_no_stuck_topic() -> None:
+    site = stuck_site()
+    site.zk.transact([Create(f"{site.paths.configs}/no topic")])
+    strange, said = sentences(site.coordinator)
+    assert strange.startswith("no topic cannot be read: KPC-011: ")
+    assert said.startswith("orders is stuck in Closing: ")
+
+
+def test_nothing_in_the_text_is_markup_of_a_chat(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CoordinatorHook, "open", away)
+    notify(SimpleNamespace(dag_id="<!here> [x](http://evil)", task_id="@all", run_id="`r`" * 1_000))
+    ((_, text),) = receiver.posts
+    assert not set(text) & set("<>[]@`")
+    assert len(text) == notifications.SHOWN_CHARS
 
 
 def test_an_endless_receiver_is_left(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     made = Receiver(endless=True)
-    monkeypatch.setattr(BaseHook, "get_connection", lambda _: Connection(conn_id="chat", host=made.address))
+    connected(monkeypatch, host=made.address)
     monkeypatch.setattr(notifications, "LIMIT_S", 5.0)
     opened(stuck_site(), monkeypatch)
     StuckTopicsNotifier(http_conn_id="chat").notify(cast("Context", {}))
     made.close()
     assert (len(made.posts), "failed" in capsys.readouterr().out) == (1, False)
+    assert made.posts[0][1].startswith("the coordinator:\n")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        None,
+        httpx.ConnectError("refused " + SECRET_ADDRESS),
+        httpx.InvalidURL(SECRET_ADDRESS),
+        UnicodeEncodeError("ascii", SECRET_ADDRESS, 0, 1, "not in range"),
+    ],
+)
+def test_an_address_that_does_not_take_it_fails_nothing_and_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(StuckTopicsNotifier, "log", SimpleNamespace(
+        warning=lambda text, *given: logged.append(text % given), error=lambda text, *given: logged.append(text % given)
+    ))  # fmt: skip
+    monkeypatch.setattr(CoordinatorHook, "open", away)
+    refusing = Receiver(status=500)
+    connected(monkeypatch, host=refusing.address)
+
+    def fails(*_: object, **__: object) -> None:
+        raise error  # type: ignore[misc]
+
+    if error is not None:
+        monkeypatch.setattr(httpx, "stream", fails)
+    notify()
+    refusing.close()
+    problem, failure = logged
+    assert problem == "the coordinator cannot read its topics: KPC-041: gone"
+    said = "HTTPStatusError 500" if error is None else type(error).__name__
+    assert failure == f"the post to connection chat failed: {said}"
 
 
 def test_a_connection_that_is_not_there_keeps_no_question_from_being_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,6 +74,7 @@ def test_what_can_go_on_at_once_wakes_the_dag_as_zookeeper_does(shop: Cluster, m
     shop.join("a")
     transitions.plan(shop.coordinator, ["orders"], PERSON)
     left = continuation(shop.coordinator, []).digest
+    assert continuation(shop.coordinator, ["orders"]).digest == left, "a run that names the topic agrees"
     assert goes_on(shop, monkeypatch) == ([{"left": left}], None)
     # The woken run waits as long as any run, and then continues with the leftovers.
     for other in (left, "something else"):

@@ -1,12 +1,8 @@
-"""Metrics in a site's StatsD and OpenTelemetry: a process sends Airflow's metrics like a task, and sockets of the test receive the metrics."""
+"""Metrics in a site's StatsD: a process sends Airflow's metrics like a task, and a socket of the test receives the metrics."""
 
-import threading
-import time
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,18 +10,9 @@ from typing import Any
 import pytest
 from coordinator_plugin import hook, stats
 from coordinator_plugin.upkeep import ReconcileOperator
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from coordinator_tasks.core.machine.decision import TopicOutcome
-from coordinator_tasks.core.model import (
-    Move,
-    MoveKind,
-    Pause,
-    Pauses,
-    State,
-    TopicStatus,
-    Unmoved,
-)
+from coordinator_tasks.core.model import Move, MoveKind, Pause, Pauses, State, TopicStatus, Unmoved
 from coordinator_tasks.service.plan.transitions import TopicReport
 from tests.airflow_process import said_by_airflow
 from tests.statsd_server import StatsdServer
@@ -74,11 +61,6 @@ print("{{}}")
 """
 
 
-def told(home: Path, **metrics: str) -> None:
-    """Send from such a process."""
-    said_by_airflow(SEND, home=home, path=f"{ROOT}:{ROOT / 'plugins'}", **metrics)
-
-
 TOLD = {
     "topic.partitions {orders}": "4|g",
     "topic.state {orders} state=Stable": "1|g",
@@ -115,12 +97,9 @@ def tagged(said: str) -> str:
 @pytest.mark.parametrize(("influx", "written"), [("False", plain), ("True", tagged)], ids=["plain", "tags"])
 def test_a_statsd_server_gets_every_kind_of_figure(influx: str, written: Any, tmp_path: Path) -> None:
     statsd = StatsdServer()
-    told(
-        tmp_path,
-        AIRFLOW__METRICS__STATSD_ON="True",
-        AIRFLOW__METRICS__STATSD_PORT=str(statsd.port),
-        AIRFLOW__METRICS__STATSD_INFLUXDB_ENABLED=influx,
-    )
+    site = {"STATSD_ON": "True", "STATSD_PORT": str(statsd.port), "STATSD_INFLUXDB_ENABLED": influx}
+    metrics = {f"AIRFLOW__METRICS__{name}": value for name, value in site.items()}
+    said_by_airflow(SEND, home=tmp_path, path=f"{ROOT}:{ROOT / 'plugins'}", **metrics)
     statsd.close()
     found = statsd.sent
     wanted = {written(name.format(**NAMED)): [value] for name, value in TOLD.items()}
@@ -131,67 +110,3 @@ def test_a_statsd_server_gets_every_kind_of_figure(influx: str, written: Any, tm
     assert 4 * SINCE_S <= int(lasting) < 4 * (SINCE_S + 60)
     assert written("unowned_partition_seconds topic=orders.eu") not in found
     assert written("topic.lag topic=payments") not in found, "nobody says it"
-
-
-class Collector:
-    """A receiver of OpenTelemetry's metrics by HTTP: the newest value by name and tags."""
-
-    def __init__(self) -> None:
-        self.values: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
-        keep = self._keep
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                keep(self.path, self.rfile.read(int(self.headers["Content-Length"])))
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None: ...
-
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True)
-        self.thread.start()
-
-    def _keep(self, path: str, body: bytes) -> None:
-        assert path == "/v1/metrics"
-        request = ExportMetricsServiceRequest.FromString(body)
-        every = (one for of in request.resource_metrics for scope in of.scope_metrics for one in scope.metrics)
-        for metric in every:
-            kind = metric.WhichOneof("data")
-            for point in getattr(metric, kind).data_points:
-                tags = frozenset((tag.key, tag.value.string_value) for tag in point.attributes)
-                self.values[metric.name, tags] = (
-                    point.sum if kind == "exponential_histogram" else getattr(point, point.WhichOneof("value"))
-                )
-
-    def of(self, said: str) -> float | None:
-        name, *tags = said.split()
-        pairs = [tuple(tag.split("=")) for tag in ("cluster=shop", *tags)]
-        return self.values.get((f"airflow.coordinator.{name}", frozenset(pairs)))  # type: ignore[arg-type]
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
-
-
-@pytest.fixture
-def collector() -> Iterator[Collector]:
-    made = Collector()
-    yield made
-    made.close()
-
-
-def test_a_collector_of_opentelemetry_gets_them_with_their_tags(collector: Collector, tmp_path: Path) -> None:
-    began_s = time.monotonic()
-    port = collector.server.server_address[1]
-    told(
-        tmp_path,
-        AIRFLOW__METRICS__OTEL_ON="True",
-        OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=f"http://127.0.0.1:{port}/v1/metrics",
-    )
-    wanted = {name: float(value.split("|")[0]) for name, value in TOLD.items()}
-    assert {name: collector.of(name.format(**NAMED)) for name in wanted} == wanted
-    lasting = collector.of("unowned_partition_seconds topic=payments")
-    assert lasting is not None
-    assert 4 * SINCE_S <= lasting < 4 * (SINCE_S + time.monotonic() - began_s + 1)

@@ -16,15 +16,7 @@ from coordinator_plugin.reconcile import reconcile
 
 from coordinator_tasks.core.machine.audit import FindingKind
 from coordinator_tasks.core.machine.decision import TopicOutcome
-from coordinator_tasks.core.model import (
-    Move,
-    MoveKind,
-    Pause,
-    Pauses,
-    State,
-    TopicStatus,
-    Unmoved,
-)
+from coordinator_tasks.core.model import Move, MoveKind, Pause, Pauses, State, TopicStatus, Unmoved
 from coordinator_tasks.service.fleets import autoscale
 from coordinator_tasks.service.plan.transitions import TopicReport
 from tests.fakes.cluster import PERSON

@@ -34,20 +34,8 @@ def test_a_wait_holds_while_zookeeper_is_away_and_says_so_at_its_limit(borrowed:
     assert event.xcoms["return_value"]["topics"] == {"": "ZooKeeper does not answer"}  # type: ignore[index, call-overload]
 
 
-def launch_wait(folder: str = "", limit_s: float = 5.0) -> triggers.RegistrationTrigger:
-    return triggers.RegistrationTrigger("main", "a", folder, limit_s, time.time() + limit_s)
-
-
-def test_a_launch_ends_when_the_consumer_registers(shop: Cluster, borrowed: Opened) -> None:
-    async def scenario() -> TriggerEvent:
-        waiting_for_it = asyncio.ensure_future(first(launch_wait()))
-        await asyncio.sleep(0.2)
-        await asyncio.to_thread(shop.join, "a")
-        return await waiting_for_it
-
-    event = asyncio.run(scenario())
-    assert isinstance(event, TaskSuccessEvent)
-    assert borrowed.opened == 1
+def launch_wait(folder: str = "", limit_s: float = 5.0, began_at: float = 0.0) -> triggers.RegistrationTrigger:
+    return triggers.RegistrationTrigger("main", "a", folder, limit_s, time.time() + limit_s, began_at)
 
 
 def test_a_driver_that_ended_fails_the_launch_at_once_with_the_end_of_its_log(
@@ -69,30 +57,32 @@ def test_the_end_of_a_start_before_the_launch_fails_no_launch(tmp_path: Path, sh
     folder.path.mkdir(parents=True)
     now = time.time()
     folder.write_ended(3, "", now - 3_600)
-    trigger = triggers.RegistrationTrigger("main", "a", str(folder.path), 5.0, now + 5.0, now)
 
     async def scenario() -> TriggerEvent:
-        waiting_for_it = asyncio.ensure_future(first(trigger))
+        waiting_for_it = asyncio.ensure_future(first(launch_wait(str(folder.path), began_at=now)))
         await asyncio.sleep(0.2)
         await asyncio.to_thread(shop.join, "a")
         return await waiting_for_it
 
     assert isinstance(asyncio.run(scenario()), TaskSuccessEvent)
-
-
-def test_a_launch_that_takes_too_long_fails_with_a_sentence(borrowed: Opened, caplog: pytest.LogCaptureFixture) -> None:
-    assert isinstance(asyncio.run(first(launch_wait(limit_s=0.1))), TaskFailedEvent)
-    assert "a has not registered within 0.1 s; it may still start; its log is where its master keeps it" in caplog.text
     assert borrowed.opened == 1
 
 
-def test_a_launch_on_this_host_that_takes_too_long_is_waited_for_by_the_next_try(
-    tmp_path: Path, borrowed: Opened, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("is_here", "said"),
+    [
+        (False, "it may still start; its log is where its master keeps it"),
+        (True, "it keeps running, and the next try waits for it; its log is {log}"),
+    ],
+    ids=["on a master", "on this host"],
+)
+def test_a_launch_that_takes_too_long_fails_with_a_sentence(
+    tmp_path: Path, borrowed: Opened, caplog: pytest.LogCaptureFixture, is_here: bool, said: str
 ) -> None:
     folder = RunFolder.of(tmp_path, "main", "a")
-    assert isinstance(asyncio.run(first(launch_wait(str(folder.path), limit_s=0.1))), TaskFailedEvent)
-    late = "a has not registered within 0.1 s; it keeps running, and the next try waits for it"
-    assert f"{late}; its log is {folder.log}" in caplog.text
+    trigger = launch_wait(str(folder.path) if is_here else "", limit_s=0.1)
+    assert isinstance(asyncio.run(first(trigger)), TaskFailedEvent)
+    assert f"a has not registered within 0.1 s; {said.format(log=folder.log)}" in caplog.text
     assert borrowed.opened == 1
 
 
