@@ -83,6 +83,11 @@ class Stage:
         with Database(self.url).transaction() as cursor:
             return cursor.query(statement, values)
 
+    def execute(self, statement: str, *values: Any) -> None:
+        """Change the tables as another program does."""
+        with Database(self.url).transaction() as cursor:
+            cursor.execute(statement, values)
+
     def stored(self) -> list[Place]:
         return self.query('SELECT "partition", "offset" FROM numbers WHERE topic = ? ORDER BY 1, 2', self.writer.topic)
 

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
@@ -118,11 +119,19 @@ class Bench:
         self.sinks[name].write(self.writer(name), {partition: SinkStep(token, offset, offset)}, arrow([], self.rows))
 
     def query(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        database = Database(self.url)
-        with database.transaction() as cursor:
-            found = cursor.query(statement, values)
-        database.close()
-        return found
+        with closing(Database(self.url)) as database, database.transaction() as cursor:
+            return cursor.query(statement, values)
+
+    def execute(self, statement: str, *values: Any) -> int:
+        """Change the tables as another program does. Return the number of changed rows."""
+        with closing(Database(self.url)) as database, database.transaction() as cursor:
+            return cursor.execute(statement, values)
+
+    def damage(self, name: str, value: bytes = b"\xc1") -> int:
+        """Overwrite the stored rows of this name. Return their number."""
+        return self.execute(
+            "UPDATE consumer_state SET value = ? WHERE cluster = ? AND name = ?", value, self.cluster, name
+        )
 
     def totals(self) -> list[tuple[str, ...]]:
         """Return what the processors have returned, in any order of the batches' rows."""

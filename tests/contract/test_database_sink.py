@@ -16,9 +16,10 @@ import pymysql
 import pytest
 
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.devstack.embedded.ports import HOST, free_port
 from spark_apps.delivery import SinkEntry, SinkUnavailable, Writer
 from spark_apps.delivery.database import Cursor, Database, RowSink
-from spark_apps.delivery.database_sink import TABLE, DatabaseSink
+from spark_apps.delivery.database_sink import DatabaseSink
 from spark_apps.delivery.dialects import postgresql
 from spark_apps.pipelines import orders
 from tests.integration.agent_site import wait_for
@@ -82,16 +83,6 @@ def test_a_value_is_stored_as_it_is_or_refused_loudly(
         )
     finally:
         database.close()
-
-
-def test_a_nan_for_sqlite_is_refused_with_its_place(tmp_path: Path) -> None:
-    database = Database(f"sqlite:///{tmp_path}/rows.sqlite")
-    with (
-        pytest.raises(Refused, match=r"value 2 of `SELECT .*` is NaN, which SQLite stores as NULL"),
-        database.transaction() as cursor,
-    ):
-        cursor.query("SELECT ?, ?", (1, NAN))
-    database.close()
 
 
 def test_a_row_that_is_written_again_changes_nothing_and_the_first_of_a_key_stays(bench: DatabaseBench) -> None:
@@ -232,12 +223,8 @@ def waiting_locks(url: str) -> list[tuple[Any, ...]]:
 
 def test_a_database_that_does_not_answer_takes_no_claims(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for url in (f"sqlite:///{tmp_path}", f"postgresql://nobody@/none?host={tmp_path}"):
+    mysql = f"mysql://root@{HOST}:{free_port()}/tests"
+    for url in (f"sqlite:///{tmp_path}", f"postgresql://nobody@/none?host={tmp_path}", mysql):
         sink = DatabaseSink(Database(url), ROWS.prepare, lambda *_: None)
         with pytest.raises(SinkUnavailable, match="does not take claims"):
             sink.claim(Writer("c", "t", "id", "a"), {0: OLD}, {})
-
-
-def test_the_positions_are_the_ones_that_the_documentation_names() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "delivery.md").read_text()
-    assert TABLE in page

@@ -1,7 +1,8 @@
 """Bad records leave their batch for the dead letters, in the transaction of the good rows, on each database."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,10 +39,15 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def stage(url: str) -> Iterator[Stage]:
-    made = Stage(url)
-    yield made
-    made.close()
+def staged(url: str) -> Iterator[Callable[[OnError], Stage]]:
+    """Makes a stage with this policy."""
+    with ExitStack() as made:
+        yield lambda policy: made.enter_context(closing(Stage(url, policy)))
+
+
+@pytest.fixture
+def stage(staged: Callable[[OnError], Stage]) -> Stage:
+    return staged(GENEROUS)
 
 
 def test_a_bad_record_among_many_becomes_a_dead_letter_and_the_others_pass(stage: Stage) -> None:
@@ -64,13 +70,11 @@ def test_letters_are_counted_and_listed_without_their_records(stage: Stage) -> N
     stage.claim(0)
     stage.write({(0, offset): BAD if offset in (3, 7) else 1 for offset in range(10)})
     topic, where = stage.writer.topic, {"cluster": stage.cluster}
-    database = Database(stage.url)
-    with database.transaction() as cursor:
+    with closing(Database(stage.url)) as database, database.transaction() as cursor:
         assert table.counts(cursor, 5, **where) == {topic: 2}
         listed = table.newest(cursor, 5, **where)
         (first,) = table.newest(cursor, 1, **where, topic=topic)
         assert table.newest(cursor, 5, **where, topic="another") == []
-    database.close()
     assert sorted(one.offset for one in listed) == [3, 7]
     assert (first.topic, first.partition, first.tries, first.stage) == (topic, 0, 1, "store")
     assert "number" in first.error
@@ -150,22 +154,20 @@ def test_letters_of_a_partition_under_another_token_are_left_out(stage: Stage) -
     assert (stage.places(), stage.stored(), stage.position(1)) == ([(0, 0)], [(0, 1)], None)
 
 
-def test_skipped_records_leave_no_letter_and_are_counted(url: str) -> None:
-    stage = Stage(url, OnError("skip", share=1.0))
+def test_skipped_records_leave_no_letter_and_are_counted(staged: Callable[[OnError], Stage]) -> None:
+    stage = staged(OnError("skip", share=1.0))
     stage.claim(0)
     stage.write({(0, 0): 1, (0, 1): BAD, (0, 2): 1})
     assert (stage.stored(), stage.places(), stage.position()) == ([(0, 0), (0, 2)], [], 3)
     assert (stage.reads, stage.counts.total) == ([], 1)
-    stage.close()
 
 
-def test_where_records_stop_their_partition_the_error_is_raised_as_it_is(url: str) -> None:
-    stage = Stage(url, OnError())
+def test_where_records_stop_their_partition_the_error_is_raised_as_it_is(staged: Callable[[OnError], Stage]) -> None:
+    stage = staged(OnError())
     stage.claim(0)
     with pytest.raises(DRIVER):
         stage.write({(0, 0): 1, (0, 1): BAD})
     assert (stage.stored(), stage.places(), stage.stores) == ([], [], 1)
-    stage.close()
 
 
 @pytest.mark.parametrize("error", [SinkUnavailable("away"), OSError(28, "No space left on device"), MemoryError()])
@@ -183,15 +185,13 @@ def test_what_is_no_records_fault_is_not_halved(stage: Stage, error: Exception) 
 
 def test_a_missing_table_is_no_records_fault(stage: Stage) -> None:
     stage.claim(0)
-    with Database(stage.url).transaction() as cursor:
-        cursor.execute("ALTER TABLE numbers RENAME TO elsewhere")
+    stage.execute("ALTER TABLE numbers RENAME TO elsewhere")
     try:
         with pytest.raises(DRIVER):
             stage.write({(0, 0): 1, (0, 1): 1})
         assert (stage.stores, stage.places()) == (1, [])
     finally:
-        with Database(stage.url).transaction() as cursor:
-            cursor.execute("ALTER TABLE elsewhere RENAME TO numbers")
+        stage.execute("ALTER TABLE elsewhere RENAME TO numbers")
 
 
 def test_a_full_database_in_the_middle_of_the_halving_is_one_error_and_commits_nothing(tmp_path: Path) -> None:
@@ -220,8 +220,10 @@ def test_a_full_database_in_the_middle_of_the_halving_is_one_error_and_commits_n
     stage.close()
 
 
-def test_beyond_the_bound_the_partition_stops_with_the_bound_and_the_last_error(url: str) -> None:
-    stage = Stage(url, OnError("dead-letter", share=0.01, per_minute=60))
+def test_beyond_the_bound_the_partition_stops_with_the_bound_and_the_last_error(
+    staged: Callable[[OnError], Stage],
+) -> None:
+    stage = staged(OnError("dead-letter", share=0.01, per_minute=60))
     stage.claim(0, 1)
     bad = {(0, o): BAD if o % 50 == 0 else 1 for o in range(1_000)}  # 2 %
     said = r"partition 0: more than 60 records, or more than 1.00% .* the partition stops; the last error: \w+: "
@@ -236,12 +238,12 @@ def test_beyond_the_bound_the_partition_stops_with_the_bound_and_the_last_error(
     stage.counts.stop(1, NEWER.epoch, 10)  # of another grant of the partition
     stage.write({(1, 2): BAD, (1, 3): 1})
     assert stage.places() == [(1, 0), (1, 2)]
-    stage.close()
 
 
-def test_ten_records_of_a_quiet_minute_are_no_broken_pipeline_and_eleven_are(url: str) -> None:
-    stage = Stage(url)
-    stage.recovery.policy = OnError("dead-letter")
+def test_ten_records_of_a_quiet_minute_are_no_broken_pipeline_and_eleven_are(
+    staged: Callable[[OnError], Stage],
+) -> None:
+    stage = staged(OnError("dead-letter"))
     stage.claim(0)
     for offset in range(10):
         stage.write({(0, offset): BAD})
@@ -253,23 +255,20 @@ def test_ten_records_of_a_quiet_minute_are_no_broken_pipeline_and_eleven_are(url
     stage.write({(0, 10): 1})
     stage.write({(0, 11): BAD})
     assert len(stage.places()) == 11
-    stage.close()
 
 
-def test_at_most_so_many_records_within_a_minute(url: str) -> None:
-    stage = Stage(url, OnError("dead-letter", share=1.0, per_minute=3))
+def test_at_most_so_many_records_within_a_minute(staged: Callable[[OnError], Stage]) -> None:
+    stage = staged(OnError("dead-letter", share=1.0, per_minute=3))
     stage.claim(0)
     stage.write({(0, o): BAD for o in range(3)})
     with pytest.raises(TooManyDeadLetters):
         stage.write({(0, 3): BAD})
-    stage.close()
 
 
 def test_a_letter_that_comes_again_replaces_the_former_one(stage: Stage) -> None:
     stage.claim(0)
     stage.write({(0, 0): BAD})
-    with Database(stage.url).transaction() as cursor:
-        cursor.execute('UPDATE consumer_positions SET "offset" = 0 WHERE cluster = ?', [stage.cluster])
+    stage.execute('UPDATE consumer_positions SET "offset" = 0 WHERE cluster = ?', stage.cluster)
     stage.write({(0, 0): BAD})
     assert stage.places() == [(0, 0)]
 
@@ -278,12 +277,10 @@ def test_a_row_of_a_later_release_is_refused(stage: Stage) -> None:
     stage.claim(0)
     stage.write({(0, 0): BAD})
     for change in ("version = 2", "headers = '[1]'"):
-        with Database(stage.url).transaction() as cursor:
-            cursor.execute(f"UPDATE {table.TABLE} SET {change} WHERE cluster = ?", [stage.cluster])
+        stage.execute(f"UPDATE {table.TABLE} SET {change} WHERE cluster = ?", stage.cluster)
         with pytest.raises(LetterUnreadable, match="partition 0, offset 0"):
             stage.letters()
-        with Database(stage.url).transaction() as cursor:
-            cursor.execute(f"UPDATE {table.TABLE} SET version = 1 WHERE cluster = ?", [stage.cluster])
+        stage.execute(f"UPDATE {table.TABLE} SET version = 1 WHERE cluster = ?", stage.cluster)
 
 
 @pytest.mark.parametrize(("limit", "most_bytes"), [(1, 2**20), (2, 2**20), (100, 1), (100, 2**20)])
@@ -292,9 +289,8 @@ def test_a_replay_gets_each_letter_once_and_a_bad_row_stops_no_other(
 ) -> None:
     stage.claim(0, 1)
     stage.write({(partition, offset): BAD for partition in (0, 1) for offset in range(3)})
-    with Database(stage.url).transaction() as cursor:
-        changed = f'UPDATE {table.TABLE} SET version = 2 WHERE cluster = ? AND "partition" = 0 AND "offset" = 1'
-        cursor.execute(changed, [stage.cluster])
+    changed = f'UPDATE {table.TABLE} SET version = 2 WHERE cluster = ? AND "partition" = 0 AND "offset" = 1'
+    stage.execute(changed, stage.cluster)
     monkeypatch.setattr(replay, "PAGE", limit)
     monkeypatch.setattr(table, "MAX_PAGE_BYTES", most_bytes)
     pages = list(replay.pages_of(Database(stage.url), {"cluster": stage.cluster}))
@@ -366,35 +362,34 @@ def with_problems(stage: Stage, numbers: dict[tuple[int, int], Any], problems: d
     return stage.recovery.write(stage.sink, stage.writer, steps, kept, bad)
 
 
-def test_records_with_a_problem_go_to_the_dead_letters_and_the_others_to_the_sink(url: str) -> None:
-    stage = Stage(url, replace(GENEROUS, problem_column="wrong"))
+def test_records_with_a_problem_go_to_the_dead_letters_and_the_others_to_the_sink(
+    staged: Callable[[OnError], Stage],
+) -> None:
+    stage = staged(replace(GENEROUS, problem_column="wrong"))
     stage.claim()
     with_problems(stage, {(0, 0): 1, (0, 1): 1, (0, 2): BAD, (0, 3): 1}, {(0, 1): "no JSON\0"})
     assert (stage.stored(), stage.places()) == ([(0, 0), (0, 3)], [(0, 1), (0, 2)])
     assert (stage.letters()[0].stage, stage.letters()[0].kind) == (FailedStage.PROBLEM, "RecordHasProblem")
     assert stage.letters()[0].error == "no JSON"
-    stage.close()
 
 
-def test_all_rows_of_a_record_with_a_problem_are_left_out(url: str) -> None:
-    stage = Stage(url, replace(GENEROUS, problem_column="wrong"))
+def test_all_rows_of_a_record_with_a_problem_are_left_out(staged: Callable[[OnError], Stage]) -> None:
+    stage = staged(replace(GENEROUS, problem_column="wrong"))
     stage.claim()
     rows = pa.concat_tables([stage.rows({(0, 0): 1, (0, 1): 1}), stage.rows({(0, 1): 2})])
     rows, steps, bad = rows.append_column("wrong", pa.array([None, None, "cut"])), {0: SinkStep(TOKEN, 0, 2)}, Bad()
     kept = stage.recovery.without_problems(rows, steps, bad)
     stage.recovery.write(stage.sink, stage.writer, steps, kept, bad)
     assert (stage.stored(), stage.places()) == ([(0, 0)], [(0, 1)])
-    stage.close()
 
 
-def test_a_problem_stops_the_partition_where_bad_records_stop(url: str) -> None:
-    stage = Stage(url, OnError(problem_column="wrong"))
+def test_a_problem_stops_the_partition_where_bad_records_stop(staged: Callable[[OnError], Stage]) -> None:
+    stage = staged(OnError(problem_column="wrong"))
     stage.claim()
     with pytest.raises(RecordHasProblem, match="partition 0, offset 1: no JSON"):
         with_problems(stage, {(0, 0): 1, (0, 1): 1}, {(0, 1): "no JSON"})
     with_problems(stage, {(0, 0): 1}, {})
     assert stage.stored() == [(0, 0)]
-    stage.close()
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])

@@ -74,10 +74,6 @@ def seen(bench: Bench) -> dict[str, Member]:
     return {name: replace(member, registered_at=0.0) for name, member in bench.discovery.members().items()}
 
 
-def test_nobody_is_there_at_first(bench: Bench) -> None:
-    assert seen(bench) == {}
-
-
 def test_registered_consumers_are_seen_with_all_they_said(bench: Bench) -> None:
     bench.process().register(A1)
     bench.process().register(B1)

@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.devstack.embedded.ports import HOST, free_port
-from spark_apps.delivery import SinkUnavailable, Writer
+from spark_apps.delivery import SinkUnavailable
 from spark_apps.delivery.database import Cursor, Database, RowSink
-from spark_apps.delivery.database_sink import DatabaseSink
 from spark_apps.delivery.dialects.mysql import DIALECT, _typed
 from spark_apps.delivery.lineage import table_dataset
 from tests.mariadb_server import MariaDBServer
-from tests.sink_bench import OLD, ROWS
+from tests.sink_bench import ROWS
 
 
 @pytest.fixture
@@ -79,12 +77,6 @@ def test_a_server_that_dies_in_a_transaction_is_away(database: Database, mariadb
 
     with pytest.raises(SinkUnavailable, match="does not answer"), database.transaction() as cursor:
         killed(cursor)
-
-
-def test_a_server_that_is_not_there_takes_no_claims() -> None:
-    sink = DatabaseSink(Database(f"mysql://root@{HOST}:{free_port()}/tests"), ROWS.prepare, lambda *_: None)
-    with pytest.raises(SinkUnavailable, match="does not take claims"):
-        sink.claim(Writer("c", "t", "id", "a"), {0: OLD}, {})
 
 
 @pytest.mark.parametrize(

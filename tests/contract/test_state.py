@@ -12,7 +12,6 @@ from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from coordinator_tasks.core.model import StateOnReset, Token
-from spark_apps.delivery.database import Database
 from spark_apps.delivery.dialects import postgresql
 from spark_apps.state import ProcessorFailed, StateChanged, StateDamaged, StatePartitionsAdded, StateRefused
 from tests.postgres_server import sink_url
@@ -107,10 +106,9 @@ def test_the_first_claim_of_a_partition_in_a_database_is_remembered(bench: Bench
     assert bench.claim("a", OLD, 0)[0].first_epoch == OLD.epoch
     later = bench.claim("b", NEW, 0, 1)
     assert (later[0].first_epoch, later[1].first_epoch) == (OLD.epoch, NEW.epoch)
-    database = Database(bench.url)
-    with database.transaction() as cursor:  # as an earlier release leaves the table
-        cursor.execute("DELETE FROM consumer_state WHERE cluster = ?", (bench.cluster,))
-    database.close()
+    bench.execute(
+        "DELETE FROM consumer_state WHERE cluster = ?", bench.cluster
+    )  # as an earlier release leaves the table
     newer, newest = Token(NEW.epoch + 1, 1, "g1"), Token(NEW.epoch + 2, 1, "g1")
     assert bench.claim("a", newer, 0)[0].first_epoch == NEW.epoch
     assert bench.claim("a", newest, 0, topic_id="id-2")[0].first_epoch == newest.epoch
@@ -267,13 +265,7 @@ def test_a_processor_that_misbehaves_is_one_clear_error_and_nothing_is_lost(url:
 def test_a_value_that_another_program_has_changed_is_named(bench: Bench) -> None:
     bench.claim("a", OLD)
     bench.write("a", OLD, keys(0, "xy"))
-    database = Database(bench.url)
-    with database.transaction() as cursor:
-        changed = cursor.execute(
-            "UPDATE consumer_state SET value = ? WHERE cluster = ? AND name = ?", (b"\xc1", bench.cluster, "count")
-        )
-    database.close()
-    assert changed == 2
+    assert bench.damage("count") == 2
     with pytest.raises(StateDamaged, match=r"partition 0, operator state: the row count of key 91a178 cannot be read"):
         bench.write("a", OLD, keys(0, "x"))
     bench.write("a", OLD, keys(0, "z"))
@@ -286,35 +278,24 @@ def test_a_value_that_another_program_has_changed_is_named(bench: Bench) -> None
 def test_a_partition_s_row_that_another_program_has_changed_is_named(bench: Bench, value: bytes) -> None:
     bench.claim("a", OLD)
     bench.write("a", OLD, keys(0, "x"))
-    database = Database(bench.url)
-    with database.transaction() as cursor:
-        cursor.execute(
-            "UPDATE consumer_state SET value = ? WHERE cluster = ? AND name = ?", (value, bench.cluster, "$partition")
-        )
-    database.close()
-    with pytest.raises(StateDamaged, match=r"the row \$partition of key none cannot be read"):
-        bench.claim("b", NEW)
-    with pytest.raises(StateDamaged, match=r"the row \$partition of key none cannot be read"):
-        bench.write("a", OLD, keys(0, "x"))
+    bench.damage("$partition", value)
+    for act in (lambda: bench.claim("b", NEW), lambda: bench.write("a", OLD, keys(0, "x"))):
+        with pytest.raises(StateDamaged, match=r"the row \$partition of key none cannot be read"):
+            act()
 
 
 def test_a_table_that_another_program_has_altered_is_named(tmp_path: Path) -> None:
     bench = Bench(f"sqlite:///{tmp_path}/rows.sqlite")
     bench.claim("a", OLD)
     bench.write("a", OLD, keys(0, "x"))
-    database = Database(bench.url)
-    with database.transaction() as cursor:
-        cursor.execute("ALTER TABLE consumer_state RENAME COLUMN value TO content")
-    with pytest.raises(StateDamaged, match="the table consumer_state has no column value"):
-        bench.write("a", OLD, keys(0, "x"))
+    bench.execute("ALTER TABLE consumer_state RENAME COLUMN value TO content")
     bench.deploy("b", Counting())
-    with pytest.raises(StateDamaged, match="the table consumer_state has no column value"):
-        bench.claim("b", NEW)
-    with database.transaction() as cursor:
-        cursor.execute("ALTER TABLE consumer_state RENAME COLUMN content TO value")
+    for act in (lambda: bench.write("a", OLD, keys(0, "x")), lambda: bench.claim("b", NEW)):
+        with pytest.raises(StateDamaged, match="the table consumer_state has no column value"):
+            act()
+    bench.execute("ALTER TABLE consumer_state RENAME COLUMN content TO value")
     bench.write("a", OLD, keys(0, "x"))
     assert bench.totals() == [("x", "1"), ("x", "2")]
-    database.close()
     bench.close()
 
 
@@ -407,11 +388,6 @@ def test_a_state_without_the_number_of_partitions_gets_the_number_once_it_is_kno
 
 def test_a_number_of_partitions_that_another_program_has_changed_is_named(bench: Bench) -> None:
     more_partitions(bench)
-    database = Database(bench.url)
-    with database.transaction() as cursor:
-        cursor.execute(
-            "UPDATE consumer_state SET value = ? WHERE cluster = ? AND name = ?", (b"\xc1", bench.cluster, "$topic")
-        )
-    database.close()
+    bench.damage("$topic")
     with pytest.raises(StateDamaged, match=r"the row \$topic of key none cannot be read"):
         bench.claim("b", NEW, 0)

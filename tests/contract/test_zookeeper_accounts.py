@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from kazoo.security import ACL, Id, Permissions, make_digest_acl_credential
+from kazoo.security import Permissions, make_digest_acl_credential
 
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
@@ -14,7 +14,7 @@ from coordinator_tasks.cli import main
 from coordinator_tasks.core.errors import Refused, StoreUnavailable
 from coordinator_tasks.core.model import Member
 from coordinator_tasks.core.ports import Create, SetData
-from coordinator_tasks.wiring import open_consumer_session, open_coordinator, set_access_lists
+from coordinator_tasks.wiring import open_consumer_session, open_coordinator
 from tests.contract.test_zookeeper_login import ADA, EVE, Site, login_site, new_cluster, settings_of
 
 ADA_ID, EVE_ID = (f"digest:{make_digest_acl_credential(one.user, one.password)}" for one in (ADA, EVE))
@@ -57,12 +57,6 @@ def acls(made: Site, cluster: str, path: str) -> dict[str, int]:
         }
     finally:
         zk.close()
-
-
-def set_acls(made: Site, cluster: str, path: str, entries: list[ACL]) -> None:
-    zk = KazooZooKeeper(made.plain, access=ADA)
-    zk.client.set_acls(f"/{cluster}/consumers/{cluster}{path}", entries)
-    zk.close()
 
 
 @pytest.mark.parametrize("scheme", ["digest", "sasl", "x509", "digest and a shared certificate"])
@@ -166,30 +160,6 @@ def test_the_command_is_the_coordinators(
         pass
     assert run_command(made, cluster, COORDINATOR, monkeypatch) == 2
     assert "belongs to another account than this one" in capsys.readouterr().err
-
-
-def test_a_folder_that_gives_consumers_more_or_less_is_refused_on_both_sides(made: Site) -> None:
-    cluster = new_cluster()
-    settings, theirs = settings_of(made, cluster, COORDINATOR), settings_of(made, cluster, CONSUMER)
-    with open_coordinator(settings):
-        pass
-    ada = ACL(Permissions.ALL, Id("digest", ADA_ID.removeprefix("digest:")))
-    eve, bob = (Id("digest", one.removeprefix("digest:")) for one in (EVE_ID, BOB_ID))
-    cases = [
-        ([ada, ACL(Permissions.READ | Permissions.WRITE, eve)], r"can be changed by digest:eve:\S+, .* the rights rw"),
-        ([ada, ACL(Permissions.READ, eve), ACL(Permissions.ALL, bob)], r"can be changed by digest:bob:\S+, which has"),
-        ([ada, ACL(Permissions.READ, bob)], r"does not give the rights r to digest:eve, |is not for this account"),
-        ([ACL(Permissions.ALL, eve)], r"belongs to another account|is not for this account"),
-    ]
-    for entries, expected in cases:
-        set_acls(made, cluster, "/directives", entries)
-        for opened in (open_coordinator(settings), open_consumer_session(theirs)):
-            with pytest.raises(Refused, match=expected), opened:  # type: ignore[attr-defined]
-                pass
-        if entries[0] is ada:
-            set_access_lists(settings)
-            with open_coordinator(settings), open_consumer_session(theirs):
-                pass
 
 
 def test_a_consumer_that_names_another_coordinator_is_refused(made: Site) -> None:

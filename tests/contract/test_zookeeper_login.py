@@ -125,14 +125,6 @@ CASES: dict[str, tuple[Callable[[Site], ZooKeeperAccess], str]] = {
         lambda made: replace(made.access(made.site.sign("ada")), key=str(made.folder / "none.key")),
         r"^zookeeper_access.key: \S+none.key cannot be read \(No such file or directory\); correct the setting",
     ),
-    "no file of the authority": (
-        lambda made: ZooKeeperAccess(ca=str(made.folder)),
-        r"^zookeeper_access.ca: \S+ cannot be read \(Is a directory\); correct the setting",
-    ),
-    "authority that is no PEM": (
-        lambda made: ZooKeeperAccess(ca=str(made.folder / "jaas.conf")),
-        r"^zookeeper_access.ca: \S+jaas.conf holds no certificate in PEM \(\S+\); correct the file",
-    ),
     "certificate that is no PEM": (
         lambda made: replace(made.access(made.site.sign("ada")), certificate=str(made.folder / "jaas.conf")),
         r"jaas.conf and \S+site-ada.key are no certificate and key in PEM",
@@ -144,10 +136,6 @@ CASES: dict[str, tuple[Callable[[Site], ZooKeeperAccess], str]] = {
     "key without its certificate": (
         lambda made: replace(made.access(made.site.sign("ada")), certificate=""),
         r"^zookeeper_access.key is set, and zookeeper_access.certificate is not; set both",
-    ),
-    "key of another certificate": (
-        lambda made: replace(made.access(made.site.sign("ada")), key=str(made.site.sign("bob").key)),
-        r"the key \S+site-bob.key does not belong to the certificate \S+site-ada.crt; name its own key",
     ),
     "encrypted key": (
         lambda made: made.access(made.site.sign("closed", secret="sesame")),

@@ -135,17 +135,6 @@ def test_the_launcher_service_refuses_an_open_fleet(
     assert "can be changed by anybody" in capsys.readouterr().err
 
 
-def test_a_client_without_a_login_is_refused_by_closed_folders(made: Site) -> None:
-    cluster = new_cluster()
-    with open_coordinator(settings_of(made, cluster, ADA)):
-        pass
-    with (
-        pytest.raises(Refused, match="may not be used by this ZooKeeper account"),
-        open_coordinator(settings_of(made, cluster, ZooKeeperAccess())),
-    ):
-        pass
-
-
 def commands_in(said: str) -> list[str]:
     """What stands between back quotes, with the password that a person knows."""
     return [one.replace("ada:PASSWORD", "ada:pw") for one in re.findall(r"`([^`]+)`", said)]
