@@ -41,57 +41,26 @@ def _icon(colour: str) -> str:
 
 ICONS = {"icon": _icon("#8596ae"), "icon_dark_mode": _icon("#a9b8cd")}
 FASTAPI_APPS: list[dict[str, Any]] = [{"app": LazyPages(), "url_prefix": PREFIX, "name": "Coordinator"}]
+_VIEWS = (
+    ("topics", "/", "rebalances"),
+    ("live", "/live", "partitions_live"),
+    ("rebalances", "/rebalances", "all_rebalances"),
+    ("actions", "/actions", "asked_actions"),
+    ("audit", "/audit", "ownership_audit"),
+    ("letters", "/dead-letters", "dead_letters"),
+    ("run", "/runs/{DAG_ID}/{RUN_ID}", "moved_partitions"),
+)
+"""Template, path of the page, and Airflow's route to the page."""
 EXTERNAL_VIEWS: list[dict[str, Any]] = [
     {
-        "name": NAMES["topics"],
-        "href": f"{pages_address()}/",
-        "destination": "nav",
-        "url_route": "rebalances",
-        "nav_top_level": True,
+        "name": NAMES[template],
+        "href": pages_address() + path,
+        "destination": "dag_run" if template == "run" else "nav",
+        "url_route": route,
+        **({"nav_top_level": True} if template == "topics" else {}),
         **ICONS,
-    },
-    {
-        "name": NAMES["live"],
-        "href": f"{pages_address()}/live",
-        "destination": "nav",
-        "url_route": "partitions_live",
-        **ICONS,
-    },
-    {
-        "name": NAMES["rebalances"],
-        "href": f"{pages_address()}/rebalances",
-        "destination": "nav",
-        "url_route": "all_rebalances",
-        **ICONS,
-    },
-    {
-        "name": NAMES["actions"],
-        "href": f"{pages_address()}/actions",
-        "destination": "nav",
-        "url_route": "asked_actions",
-        **ICONS,
-    },
-    {
-        "name": NAMES["audit"],
-        "href": f"{pages_address()}/audit",
-        "destination": "nav",
-        "url_route": "ownership_audit",
-        **ICONS,
-    },
-    {
-        "name": NAMES["letters"],
-        "href": f"{pages_address()}/dead-letters",
-        "destination": "nav",
-        "url_route": "dead_letters",
-        **ICONS,
-    },
-    {
-        "name": NAMES["run"],
-        "href": f"{pages_address()}/runs/{{DAG_ID}}/{{RUN_ID}}",
-        "destination": "dag_run",
-        "url_route": "moved_partitions",
-        **ICONS,
-    },
+    }
+    for template, path, route in _VIEWS
 ]
 REACT_APPS: list[dict[str, Any]] = [
     {"name": "Coordinator", "bundle_url": f"{pages_address()}/tile.js", "destination": "dashboard"},

@@ -152,7 +152,11 @@ def _moved_last(listed: Iterable[TopicSummary]) -> list[str]:
 def topic_page(c: Coordinator, topic: str, limit: int) -> TopicPage:
     """Return a topic and its newest rebalances. For an unmanaged topic, the history is still shown."""
     (summary,) = summaries(c, [topic])
-    found, problem = _rebalances(c, [topic], limit + 1)
+    found, problem = tuple[Rebalance, ...](), ""
+    try:
+        found = history.rebalances(c, [topic], limit + 1)
+    except UNREADABLE as error:
+        problem = error.told
     consumers = _consumers(c)
     kept = _kept(c, topic, consumers.kept(summary))
     more, budget = len(found) > limit, c.budget.is_set
@@ -211,13 +215,6 @@ def _between(c: Coordinator, topic: str, begin_at: float, end_at: float) -> list
     first = bisect_left(names, begin_at, key=at)
     found = history.read(c, topic, names[first : first + RUN_RECORDS])
     return [record for record in found.values() if begin_at <= record.at <= end_at]
-
-
-def _rebalances(c: Coordinator, topics: Collection[str], limit: int) -> tuple[tuple[Rebalance, ...], str]:
-    try:
-        return history.rebalances(c, topics, limit), ""
-    except UNREADABLE as error:
-        return (), error.told
 
 
 def _consumers(c: Coordinator) -> Consumers:

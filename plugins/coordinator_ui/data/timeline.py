@@ -116,28 +116,25 @@ def _axis(times: Sequence[float]) -> _Axis:
 def _paused(one: Pause, row: MoveRow | None, axis: _Axis, began_at: float) -> Lane:
     giver, taker = (row.giver or "nobody", row.taker or "nobody") if row is not None else ("its owner", "the next one")
 
-    def said(at: float) -> str:
-        return f"{words.clock(at)} UTC, {words.signed(at - began_at)} after the plan"
-
-    parts, marks = [], []
+    moments = (
+        ("last", one.last_at, f"{giver}'s last record passed the sink"),
+        ("released", one.released_at, f"{giver} wrote its release"),
+        ("first", one.first_at, f"{taker}'s first record passed the sink"),
+    )
+    marks = tuple(
+        LaneMark(kind, axis.place(at), f"{said}: {words.clock(at)} UTC, {words.signed(at - began_at)} after the plan")
+        for kind, at, said in moments
+        if at is not None
+    )
+    parts = []
     if one.last_at is not None:
         parts.append(_part("gives", axis, axis.begin_at, one.last_at, f"{giver} reads"))
-        marks.append(
-            LaneMark("last", axis.place(one.last_at), f"{giver}'s last record passed the sink: {said(one.last_at)}")
-        )
-    if one.released_at is not None:
-        marks.append(
-            LaneMark("released", axis.place(one.released_at), f"{giver} wrote its release: {said(one.released_at)}")
-        )
     if one.first_at is not None:
         begin_at = _begin_at(one)
         if begin_at is not None and begin_at < one.first_at:
             parts += _stands(one, axis, begin_at, one.first_at)
-        marks.append(
-            LaneMark("first", axis.place(one.first_at), f"{taker}'s first record passed the sink: {said(one.first_at)}")
-        )
         parts.append(_part("takes", axis, one.first_at, axis.end_at, f"{taker} reads"))
-    return Lane(f"{one.partition}: {_short(giver)} → {_short(taker)}", tuple(parts), tuple(marks))
+    return Lane(f"{one.partition}: {_short(giver)} → {_short(taker)}", tuple(parts), marks)
 
 
 def _stands(one: Pause, axis: _Axis, begin_at: float, first_at: float) -> list[Part]:
@@ -161,28 +158,17 @@ def _begin_at(one: Pause) -> float | None:
 
 
 def _confirmed(row: MoveRow, axis: _Axis, end_at: float) -> Lane:
+    closes = ("Closing", row.giver or "its owner", "closed", row.closed_s) if row.closes else None
+    starts = ("Starting", row.taker, "started", row.started_s) if row.starts else None
     parts, begin_at = [], row.planned_at
-    if row.closes:
-        closed_at = end_at if row.closed_s is None else row.planned_at + row.closed_s
-        what = "has not confirmed that it closed" if row.closed_s is None else "confirmed that it closed"
-        parts.append(
-            _part(
-                "Closing",
-                axis,
-                begin_at,
-                closed_at,
-                f"{row.giver or 'its owner'} {what}: {words.duration(closed_at - begin_at)}",
-            )
-        )
-        begin_at = closed_at
-    if row.starts and not (row.closes and row.closed_s is None):
-        started_at = end_at if row.started_s is None else row.planned_at + row.started_s
-        what = "has not confirmed that it started" if row.started_s is None else "confirmed that it started"
-        parts.append(
-            _part(
-                "Starting", axis, begin_at, started_at, f"{row.taker} {what}: {words.duration(started_at - begin_at)}"
-            )
-        )
+    for kind, who, did, after_s in filter(None, (closes, starts)):
+        until_at = end_at if after_s is None else row.planned_at + after_s
+        what = "has not confirmed" if after_s is None else "confirmed"
+        text = f"{who} {what} that it {did}: {words.duration(until_at - begin_at)}"
+        parts.append(_part(kind, axis, begin_at, until_at, text))
+        if after_s is None:
+            break
+        begin_at = until_at
     numbers = words.partitions(row.partitions)
     label = f"{numbers if len(numbers) <= 16 else f'{len(row.partitions)} partitions'}: {_short(row.giver or 'nobody')} → {_short(row.taker or 'nobody')}"
     return Lane(label, tuple(parts))
@@ -221,13 +207,8 @@ def _lines(story: Story, axis: _Axis) -> tuple[LaneMark, ...]:
         record = step.record
         name = "plan" if record.moves and record.source is not State.CLOSING else names.get(record.target, "write")
         if axis.shows(record.at, record.at):
-            found.append(
-                LaneMark(
-                    str(record.target),
-                    axis.place(record.at),
-                    f"{name}: {record.source} → {record.target}, {words.clock(record.at)} UTC",
-                )
-            )
+            text = f"{name}: {record.source} → {record.target}, {words.clock(record.at)} UTC"
+            found.append(LaneMark(str(record.target), axis.place(record.at), text))
     return tuple(found)
 
 

@@ -129,52 +129,34 @@ async def topic(request: Request, cluster: OfCluster, topic: str, limit: Limit =
     return page(request, "topic.html", cluster=cluster, found=found, stories=stories, more=more, live=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """A rebalance with all its data."""
+async def _whole(
+    request: Request, cluster: ReadableCluster, topic: str, rebalance: str, now: float
+) -> tuple[Story, Sides, tuple[TaskSpan, ...], Mapping[str, ConsumerPages]]:
+    """Return a rebalance with all its data."""
 
-    cluster: str
-    story: Story
-    sides: Sides
-    tasks: tuple[TaskSpan, ...]
-    pages: Mapping[str, ConsumerPages]
-
-
-async def _whole(request: Request, cluster: ReadableCluster, topic: str, rebalance: str, now: float) -> Whole:
     def read(c: Coordinator) -> tuple[Rebalance, Sides, Mapping[str, ConsumerPages]]:
         found = page_data.rebalance(c, topic, rebalance)
         return found, rebalance_search.sides(c, found), page_data.consumer_pages(c, found)
 
     found, sides, links = await _read(request, cluster, read)
     tasks = await run_in_threadpool(request.app.state.task_spans, rebalance_dag(cluster), found.runs)
-    return Whole(cluster, tell(found, now), sides, tasks, links)
+    return tell(found, now), sides, tasks, links
 
 
 @router.get("/clusters/{cluster}/topics/{topic}/rebalances/{rebalance}")
 async def rebalance(request: Request, cluster: OfCluster, topic: str, rebalance: str) -> HTMLResponse:
     """Show a rebalance: moves and pauses, awaited consumers, and each step."""
     now = time.time()
-    whole = await _whole(request, cluster, topic, rebalance, now)
-    story = whole.story
-    charts = (timeline.handoffs(story, whole.tasks, now), timeline.whole(story, whole.tasks, now))
-    return page(
-        request,
-        "rebalance.html",
-        cluster=whole.cluster,
-        topic=topic,
-        story=story,
-        sides=whole.sides,
-        links=whole.pages,
-        charts=charts,
-        live=not story.ended_at,
-    )
+    story, sides, tasks, links = await _whole(request, cluster, topic, rebalance, now)
+    charts = (timeline.handoffs(story, tasks, now), timeline.whole(story, tasks, now))
+    values: dict[str, Any] = {"topic": topic, "story": story, "sides": sides, "links": links, "charts": charts}
+    return page(request, "rebalance.html", cluster=cluster, live=not story.ended_at, **values)
 
 
 @data_router.get("/clusters/{cluster}/topics/{topic}/rebalances/{rebalance}")
 async def rebalance_data(request: Request, cluster: OfCluster, topic: str, rebalance: str) -> Response:
     """Return a rebalance, with all data that the page shows."""
-    whole = await _whole(request, cluster, topic, rebalance, time.time())
-    return data(rebalance_whole(whole.cluster, whole.story, whole.sides, whole.tasks, whole.pages))
+    return data(rebalance_whole(cluster, *await _whole(request, cluster, topic, rebalance, time.time())))
 
 
 @router.get("/rebalances")
@@ -474,31 +456,24 @@ async def _refused(request: Request, error: Any) -> Response:
     if _asks_for_data(request):
         return data({"error": str(error.detail), "code": ""}, status)
     dag = error.dag if isinstance(error, NotReadable) else named_here(REBALANCE)
-    return _problem(request, status, status.phrase, str(error.detail), dag=dag)
+    told: dict[str, Any] = {
+        "title": status.phrase,
+        "sentence": str(error.detail),
+        "code": "",
+        "live": False,
+        "dag": dag,
+    }
+    return page(request, "problem.html", status=status, cluster="", **told)
 
 
 async def _failed(request: Request, error: Any) -> Response:
     """Return the page for data that cannot be read. The page reloads by itself if a reload may help."""
-    status = next(
-        (status for kind, status in STATUSES.items() if isinstance(error, kind)), HTTPStatus.SERVICE_UNAVAILABLE
-    )
+    fitting = (status for kind, status in STATUSES.items() if isinstance(error, kind))
+    status = next(fitting, HTTPStatus.SERVICE_UNAVAILABLE)
     if _asks_for_data(request):
         return data({"error": str(error), "code": error.code}, status)
     again = status is HTTPStatus.SERVICE_UNAVAILABLE
     title = "This cannot be read now" if again else status.phrase
     sentence = f"{str(error)[:1].upper()}{str(error)[1:]}"
-    return _problem(request, status, title, sentence, error.code, live=again)
-
-
-def _problem(
-    request: Request,
-    status: HTTPStatus,
-    title: str,
-    sentence: str,
-    code: str = "",
-    *,
-    live: bool = False,
-    dag: str = "",
-) -> Response:
-    told: Mapping[str, Any] = {"title": title, "sentence": sentence, "code": code, "live": live, "dag": dag}
+    told: dict[str, Any] = {"title": title, "sentence": sentence, "code": error.code, "live": again, "dag": ""}
     return page(request, "problem.html", status=status, cluster="", **told)

@@ -105,14 +105,6 @@ class Story:
         return tuple(sorted(found, key=lambda one: (-_most_s(one), one.partition))[:MOST_PAUSES])
 
     @property
-    def longest_pause(self) -> str:
-        """Return the longest extra pause in words; the longest total pause if the usual pause is unknown.
-
-        A pause that was not measured may be longer.
-        """
-        return _longest_pause(self.pauses)
-
-    @property
     def waits(self) -> tuple[Wait, ...]:
         """Return the waits, the longest first: from the plan to each close, and from the closes to each start."""
         found: dict[tuple[str, str, float, bool], list[int]] = {}
@@ -201,6 +193,10 @@ def _most_s(one: Pause) -> float:
 
 
 def _longest_pause(found: Pauses | None) -> str:
+    """Return the longest extra pause in words; the longest total pause if the usual pause is unknown.
+
+    A pause that was not measured may be longer.
+    """
     if found is None or not (found.measured or found.missing):
         return "pause not measured"
     worst = longest(found.measured)
