@@ -7,8 +7,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from coordinator_tasks.core.codecs import codec, member_codec, status_codec
 from coordinator_tasks.core.codecs.history_codec import (
@@ -272,13 +270,6 @@ NOT_STORED = {
 }
 """Fields known from the node's name, the version or the reader, or not stored."""
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=6,
-)
-
-
 SPLIT_CONFIG = replace(CONFIG, split=Split("billing", ("c", "d"), frozenset({45})))
 _VERSION = FleetVersion("b.py", ("--x",), {"spark.cores.max": "2"}, {"TZ": "UTC"}, "1.5")
 UPGRADE = Upgrade(
@@ -507,29 +498,25 @@ def read_or_malformed(case: Case, raw: bytes) -> Any:
         return None
 
 
-@given(data=st.data())
-def test_any_odd_value_in_any_field_is_read_or_malformed(data: st.DataObject) -> None:
-    case = data.draw(st.sampled_from(list(CASES.values())))
-    raw = json.loads(case.write(case.value))
-    name = data.draw(st.sampled_from(sorted(raw)))
-    raw[name] = data.draw(json_values)
-    found = read_or_malformed(case, json.dumps(raw).encode())
-    if found is not None:
-        case.write(found)
+ODD: list[Any] = [None, True, -1, 1.5, "", [[]], {"": [None]}, 10**309, 10**310, 2**63 - 1, 1e300]
 
 
-@given(st.binary(max_size=50))
-def test_any_bytes_are_read_or_malformed(raw: bytes) -> None:
-    for case in CASES.values():
-        read_or_malformed(case, raw)
+def test_an_odd_value_in_any_field_is_malformed_or_can_be_written_again(case: Case) -> None:
+    """Every field, and every field of the objects in the value."""
+    plain = json.loads(case.write(case.value))
+    within = [(key, name) for key, inner in plain.items() if isinstance(inner, dict) for name in inner]
+    for odd in ODD:
+        changed = [{**plain, key: odd} for key in plain]
+        changed += [{**plain, key: {**plain[key], name: odd}} for key, name in within]
+        for raw in changed:
+            found = read_or_malformed(case, json.dumps(raw).encode())
+            assert found is None or case.read(case.write(found)) == found
 
 
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"epoch": -1}, "field 'epoch' is -1"),
         ({"epoch": True}, "field 'epoch' is True"),
-        ({"epoch": 1.5}, r"field 'epoch' is 1\.5"),
         ({"epoch": 2**53}, "field 'epoch' is 9007199254740992, not a whole number from 0 to 9007199254740991"),
         ({"since": {"45": 2**63 - 1}}, r"field 'since\.45' is 9223372036854775807"),
         (
@@ -542,7 +529,6 @@ def test_any_bytes_are_read_or_malformed(raw: bytes) -> None:
         ({"guarded": [2**31]}, "field 'guarded' is 2147483648"),
         ({"assignments": {"2147483648": "a"}}, "is not a partition number"),
         ({"group.id": None}, "field 'group.id' is None"),
-        ({"assignments": {"x": "a"}}, r"field 'assignments\.x' is not a partition number"),
         ({"assignments": {"01": "a"}}, r"field 'assignments\.01' is not a partition number"),
         ({"assignments": {"45": 7}}, r"field 'assignments\.45' is 7, not a string"),
         ({"assignments": {"46": "a"}}, r"names partitions \[46\] that are assigned as well"),
@@ -562,28 +548,6 @@ def test_what_an_address_may_not_be_is_said_of_its_field() -> None:
     raw = {**json.loads(CASES["member"].write(CASES["member"].value)), "address": "nowhere"}
     with pytest.raises(Malformed, match="field 'address' 'nowhere' is no"):
         CASES["member"].read(json.dumps(raw).encode())
-
-
-HUGE = [10**309, 10**310, 2**63 - 1, 1e300]
-
-
-@pytest.mark.parametrize("number", HUGE, ids=["310 digits", "311 digits", "the largest offset", "a large fraction"])
-@pytest.mark.parametrize("name", CASES)
-def test_no_number_of_any_kind_is_too_large_to_be_refused_or_written_again(name: str, number: float) -> None:
-    """Every place for a number, in the value and one level below."""
-    case = CASES[name]
-    plain = json.loads(case.write(case.value))
-    changed = [{**plain, key: number} for key in plain]
-    changed += [
-        {**plain, key: {**inner, name: number}}
-        for key, inner in plain.items()
-        if isinstance(inner, dict)
-        for name in inner
-    ]
-    for raw in changed:
-        found = read_or_malformed(case, json.dumps(raw).encode())
-        if found is not None:
-            assert case.read(case.write(found)) == found
 
 
 @pytest.mark.parametrize(

@@ -88,12 +88,6 @@ def test_what_cannot_be_true_is_refused_by_path(spoil: Callable[[dict[str, Any]]
         decode_lag_moment(PATH, wrapped(1, body))
 
 
-@pytest.mark.parametrize("raw", [b"", b"{", b'{"version":1,"packed":"?"}', b'{"version":1,"packed":"AAAA"}', b"[]"])
-def test_what_is_no_packed_object_is_refused_by_path(raw: bytes) -> None:
-    with pytest.raises(Malformed, match=PATH):
-        decode_lag_moment(PATH, raw)
-
-
 def test_the_largest_moment_fits_into_a_node_also_if_no_number_repeats() -> None:
     chance, largest = random.Random(3), 10**18
     owners = [f"{number:064x}"[:64] for number in (chance.getrandbits(256) for _ in range(2_000))]
