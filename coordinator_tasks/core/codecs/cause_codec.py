@@ -28,9 +28,7 @@ def _write(causes: Sequence[Cause]) -> list[dict[str, Any]]:
     return [_CAUSE.write(one) for one in causes] if typed else []
 
 
-CAUSES = Item(
-    "causes", FieldKind(lambda fields, name: tuple(map(_CAUSE.read, fields.objects(name))), _write), None, sparse=True
-)
+CAUSES = Item("causes", FieldKind(_CAUSE.listed.read, _write), None, sparse=True)
 
 
 def with_former_causes(made: Callable[..., T]) -> Callable[..., T]:

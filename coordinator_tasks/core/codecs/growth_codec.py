@@ -53,13 +53,7 @@ _DECISION = Shape(
         "desired": Item("desired", kinds.NUMBER),
         "reasons": Item("reasons", kinds.TEXTS),
         "leaves": Item("leaves", kinds.TEXTS),
-        "moves": Item(
-            "moves",
-            FieldKind(
-                lambda fields, name: tuple(map(_MOVE.read, fields.objects(name))),
-                lambda moves: list(map(_MOVE.write, moves)),
-            ),
-        ),
+        "moves": Item("moves", _MOVE.listed),
         "throughput": Item("throughput", kinds.REAL, 0.0),
         "lag": Item("lag", kinds.REAL, 0.0),
         "acted": Item("acted", kinds.FLAG, False),
@@ -75,13 +69,7 @@ _MEMORY = Shape(
     Memory,
     {
         "capacity": Item("capacity", kinds.REAL, 0.0),
-        "decisions": Item(
-            "decisions",
-            FieldKind(
-                lambda fields, name: tuple(map(_DECISION.read, fields.objects(name))),
-                lambda decisions: list(map(_DECISION.write, decisions)),
-            ),
-        ),
+        "decisions": Item("decisions", _DECISION.listed),
         "wanted": Item("wanted", FieldKind(_wanted, lambda found: [{"at": at, "count": count} for at, count in found])),
         "latest": Item("latest", kinds.optional(_DECISION.nested)),
     },

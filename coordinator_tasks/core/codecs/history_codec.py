@@ -49,17 +49,13 @@ def _read_moves(fields: Fields, name: str) -> tuple[Move, ...]:
 
 
 _REASON = Shape(Reason, {"text": Item("text", kinds.TEXT), "partitions": Item("partitions", kinds.RANGES)})
-_REASONS = FieldKind(
-    lambda fields, name: tuple(_REASON.read(one) for one in fields.objects(name)),
-    lambda reasons: [_REASON.write(one) for one in reasons],
-)
 _PLAN = Shape(
     Explanation,
     {
         "strategy": Item("strategy", kinds.TEXT),
         "inputs": Item("inputs", kinds.TEXT, ""),
         "summary": Item("summary", kinds.TEXT, ""),
-        "reasons": Item("moves", _REASONS),
+        "reasons": Item("moves", _REASON.listed),
         "wasAt": Item("was_at", kinds.by_partition(kinds.NUMBER), {}, sparse=True),
         "undoes": Item("undoes", kinds.TEXT, "", sparse=True),
     },
@@ -202,14 +198,7 @@ _ASKED = Shape(
         "actor": Item("actor", _ACTOR.nested),
         "at": Item("at", kinds.TIME),
         "why": Item("why", kinds.TEXT, ""),
-        "changes": Item(
-            "changes",
-            FieldKind(
-                lambda fields, name: tuple(_CHANGE.read(one) for one in fields.objects(name)),
-                lambda changes: [_CHANGE.write(one) for one in changes],
-            ),
-            (),
-        ),
+        "changes": Item("changes", _CHANGE.listed, ()),
     },
 )
 

@@ -68,3 +68,11 @@ class Shape(Generic[T]):
     @property
     def nested(self) -> FieldKind:
         return FieldKind(lambda fields, name: self.read(fields.nested(name)), self.write)
+
+    @property
+    def listed(self) -> FieldKind:
+        """Return the kind of a list of these objects."""
+        return FieldKind(
+            lambda fields, name: tuple(map(self.read, fields.objects(name))),
+            lambda values: list(map(self.write, values)),
+        )

@@ -36,10 +36,6 @@ def _steps(fields: Fields, name: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _events(fields: Fields, name: str) -> tuple[UpgradeEvent, ...]:
-    return tuple(_EVENT.read(one) for one in fields.objects(name))
-
-
 _UPGRADE = Shape(
     Upgrade,
     {
@@ -66,7 +62,7 @@ _UPGRADE = Shape(
         "incarnations": Item("incarnations", kinds.by_name(kinds.COUNT), {}, sparse=True),
         "reason": Item("reason", kinds.TEXT, "", sparse=True),
         "paused": Item("paused", kinds.TEXT, "", sparse=True),
-        "events": Item("events", FieldKind(_events, lambda value: [_EVENT.write(one) for one in value]), ()),
+        "events": Item("events", _EVENT.listed, ()),
         "outage": Item("outage", kinds.optional(_OUTAGE.nested), None, sparse=True),
         "suspected": Item("suspected_at", kinds.TIME, 0.0, sparse=True),
         "away": Item("away_at", kinds.TIME, 0.0, sparse=True),

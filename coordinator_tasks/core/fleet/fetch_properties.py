@@ -7,6 +7,7 @@ property must be in this table, which has no address, login, file or group. libr
 from collections.abc import Mapping
 
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.text.partition_text import cut
 
 NUMBERS: Mapping[str, tuple[int, int]] = {
     "fetch.error.backoff.ms": (0, 300_000),
@@ -54,10 +55,10 @@ def _problem(name: str, value: object) -> str:
         fits, said = _number(value, most) >= least, f"a whole number from {least} to {most}"
     else:
         return (
-            f"{_shown(name)} is no property of a topic, because it does not say how records are fetched; "
+            f"{cut(repr(name), 60)} is no property of a topic, because it does not say how records are fetched; "
             f"give one of {', '.join(sorted({*NUMBERS, *CHOICES}))}, and set any other where the consumers are set up"
         )
-    return "" if fits else f"property {name!r} is {_shown(value)}; give {said}"
+    return "" if fits else f"property {name!r} is {cut(repr(value), 60)}; give {said}"
 
 
 def _number(value: object, most: int) -> int:
@@ -65,8 +66,3 @@ def _number(value: object, most: int) -> int:
     if not isinstance(value, str) or not value.isascii() or not value.isdigit() or len(value) > len(str(most)):
         return -1
     return int(value) if int(value) <= most else -1
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

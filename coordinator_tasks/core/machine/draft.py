@@ -72,13 +72,6 @@ class Draft:
             found.add(owner)
         return found
 
-    def target(self, partition: int) -> str | None:
-        """Return the partition's owner or taker."""
-        entry = self.handoff.get(partition)
-        if entry is not None:
-            return entry.taker
-        return self.assignments.get(partition) or self.to_start.get(partition)
-
     def targets(self, partitions: Iterable[int]) -> dict[int, str]:
         """Return partition → owner or taker. Partitions with neither are left out."""
         takers = {partition: entry.taker for partition, entry in self.handoff.items()}

@@ -10,8 +10,9 @@ from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.machine import packing, restarts, rollback
 from coordinator_tasks.core.machine.churn import why_flaps
 from coordinator_tasks.core.machine.draft import Draft
+from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.machine.packing import ENTRY_BYTES
-from coordinator_tasks.core.machine.presence import is_draining, is_leaving, presence
+from coordinator_tasks.core.machine.presence import presence
 from coordinator_tasks.core.machine.question import PlanQuestion, SharedAnswer
 from coordinator_tasks.core.machine.split import kept, sides
 from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
@@ -176,7 +177,7 @@ class Planning:
     def _flight(self) -> set[int]:
         flight = self.draft.in_flight()
         takers = self.draft.targets(flight)
-        draining = {c for c in set(takers.values()) if is_draining(c, self.draft.incarnations.get(c, 0), self.world)}
+        draining = {c for c in set(takers.values()) if self._life(c).draining is not None}
         return {p for p in flight if takers.get(p) not in draining}
 
     def _fixed(self) -> dict[int, str]:
@@ -195,22 +196,22 @@ class Planning:
         return {p: c for p, c in self.draft.assignments.items() if p in config.paused and c in self.able}
 
     def _movable(self, consumer: str) -> bool:
-        incarnation = self.draft.incarnations.get(consumer, 0)
-        kept = self.world.life(consumer, incarnation).kept_until
-        return presence(consumer, incarnation, self.world, self.policy) is Presence.LIVE and not kept
+        life = self._life(consumer)
+        return presence(consumer, life.incarnation, self.world, self.policy) is Presence.LIVE and not life.kept_until
+
+    def _life(self, consumer: str) -> Life:
+        return self.world.life(consumer, self.draft.incarnations.get(consumer, 0))
 
     def _stop_leaving(self) -> None:
         """Let a consumer close its partitions if it was asked to end and no consumer can take over.
 
         If another consumer is absent and may come back, the partitions wait. A draining consumer keeps its partitions.
         """
-        incarnations = self.draft.incarnations
         absent = [c for c in self.draft.holders() if not self._movable(c)]
-        if any(not is_draining(c, incarnations.get(c, 0), self.world) for c in absent):
+        if any(self._life(c).draining is None for c in absent):
             return
-        for partition in self.view.partitions:
-            taker = self.draft.target(partition)
-            if taker is not None and is_leaving(taker, incarnations.get(taker, 0), self.world):
+        for partition, taker in self.draft.targets(self.view.partitions).items():
+            if self._life(taker).leaving:
                 self.draft.stop(partition)
 
     def _spare(self) -> int:

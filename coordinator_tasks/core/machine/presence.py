@@ -47,25 +47,10 @@ def presence(consumer: str, incarnation: int, world: World, policy: Policy) -> P
     return Presence.DETACHED if life.answers else Presence.ABSENT
 
 
-def is_isolated(consumer: str, incarnation: int, world: World) -> bool:
-    """Return whether a directive isolates this incarnation."""
-    return world.life(consumer, incarnation).isolation is not None
-
-
-def is_draining(consumer: str, incarnation: int, world: World) -> bool:
-    """Return whether this incarnation has to give all partitions away."""
-    return world.life(consumer, incarnation).draining is not None
-
-
 def is_awaited(consumer: str, incarnation: int, world: World, policy: Policy) -> bool:
     """Return whether the incarnation has ended and its partitions wait for the id's next process."""
     ended = world.life(consumer, incarnation).ending is not None
     return ended and presence(consumer, incarnation, world, policy) is Presence.ABSENT
-
-
-def is_leaving(consumer: str, incarnation: int, world: World) -> bool:
-    """Return whether this incarnation was asked to end, even if no consumer takes over its partitions."""
-    return world.life(consumer, incarnation).leaving
 
 
 def _may_rejoin(life: Life, world: World, policy: Policy) -> bool:

@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from coordinator_tasks.core.machine.draft import Draft, draft_of
-from coordinator_tasks.core.machine.presence import is_isolated
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
 from coordinator_tasks.core.model import Cause, CauseKind, Token, TopicNode, TopicStatus
 from coordinator_tasks.core.protocol.fence import is_far_ahead
@@ -298,7 +297,7 @@ def _blockers(view: TopicView, world: World, older_life: bool) -> dict[str, str]
             # newer holding may have begun since the consumer was asked.
             return {"partitions": f"{len(view.partitions)} of {count} partitions of the topic are listed so far"}
     silent = [c for c in sorted(world.members) if world.status(c) is None]
-    excused = {c for c in silent if is_isolated(c, world.members[c].incarnation, world)}
+    excused = {c for c in silent if world.life(c, world.members[c].incarnation).isolation is not None}
     return {c: f"{c} is registered but does not answer" for c in silent if c not in excused}
 
 

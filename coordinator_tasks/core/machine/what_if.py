@@ -13,7 +13,7 @@ from coordinator_tasks.core.assignors import Strategies
 from coordinator_tasks.core.assignors.weights import totals
 from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.machine.decision import Decision, TopicOutcome
-from coordinator_tasks.core.machine.draft import Draft, draft_of
+from coordinator_tasks.core.machine.draft import draft_of
 from coordinator_tasks.core.machine.machine import decide
 from coordinator_tasks.core.machine.together import TogetherPlan
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
@@ -31,10 +31,8 @@ from coordinator_tasks.core.model import (
     RunningPartition,
     Silence,
     Token,
-    TopicConfig,
     TopicDescription,
     TopicNode,
-    TopicState,
     TopicStatus,
     Unreachable,
     topic_status,
@@ -162,7 +160,7 @@ def _new_ids(world: World, count: int) -> list[str]:
 
 
 def _reconfigured(view: TopicView, change: SiteChange, strategies: Strategies) -> TopicView:
-    config: TopicConfig = view.config
+    config = view.config
     if change.parameters and not change.strategy:
         raise Refused("parameters are given without a strategy, so it is not known whose they are; name the strategy")
     if change.strategy:
@@ -281,15 +279,13 @@ def _why(decision: Decision, partition: int) -> str:
 
 def _written(view: TopicView, decision: Decision) -> TopicView:
     """Return the topic after the decision's write."""
-    state: TopicState | None = decision.state
     config = replace(view.config, rollback=None) if decision.ends_rollback else view.config
-    return replace(view, config=config, node=decision.node or view.node, state=state, releases={})
+    return replace(view, config=config, node=decision.node or view.node, state=decision.state, releases={})
 
 
 def due_owners(view: TopicView) -> dict[int, str]:
     """Return partition → owner or taker."""
-    draft: Draft = draft_of(view, "")
-    return {p: target for p in view.partitions if (target := draft.target(p)) is not None}
+    return draft_of(view, "").targets(view.partitions)
 
 
 def loads(answers: Mapping[str, Answer], view: TopicView) -> dict[int, RunningPartition]:

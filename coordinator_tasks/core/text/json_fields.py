@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from coordinator_tasks.core.errors import Malformed, Refused, UnknownVersion
 from coordinator_tasks.core.names import MAX_PARTITION
+from coordinator_tasks.core.text.partition_text import cut
 
 MAX_BYTES = 1_000_000  # ZooKeeper's own limit (jute.maxbuffer) is 1,048,575
 MAX_NUMBER = 2**63 - 1  # Kafka's own limit for an offset
@@ -55,7 +56,7 @@ class Fields:
         return Malformed(self.path, f"field {self.where + name!r} {problem}")
 
     def _wrong(self, name: str, value: object, wanted: str) -> Malformed:
-        return self.bad(name, "is missing" if value is MISSING else f"is {_shown(value)}, not {wanted}")
+        return self.bad(name, "is missing" if value is MISSING else f"is {cut(repr(value), 60)}, not {wanted}")
 
     def text(self, name: str) -> str:
         value = self.data.get(name, MISSING)
@@ -104,7 +105,7 @@ class Fields:
         try:
             return kind(value)
         except ValueError as error:
-            raise self.bad(name, f"is {_shown(value)}, which is none of the known values") from error
+            raise self.bad(name, f"is {cut(repr(value), 60)}, which is none of the known values") from error
 
     def nested(self, name: str, default: Mapping[str, Any] = MISSING) -> "Fields":
         value = self.data.get(name, default)
@@ -174,11 +175,6 @@ def dump(version: int, body: Mapping[str, Any]) -> bytes:
         raise Refused(
             "a text has a byte or half a character that is not UTF-8, and cannot be stored; correct it"
         ) from error
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _refuse_constant(name: str) -> float:

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from coordinator_tasks.core.assignors.weights import Measure
 from coordinator_tasks.core.errors import BadStrategy, Refused
+from coordinator_tasks.core.text.partition_text import cut
 
 MAX_PARTITION = 1_000_000  # a larger range, such as `0-99999999999`, would fill the memory
 Reader: TypeAlias = Callable[[str, str], object]
@@ -80,8 +81,7 @@ def rules_of(parameters: Mapping[str, str]) -> Rules:
 
 
 def _bad(name: str, text: str, rule: str) -> Refused:
-    shown = text if len(text) <= 60 else text[:57] + "..."
-    return BadStrategy(f"parameter {name!r} of strategy 'weighted' is {shown!r}: it has to be {rule}")
+    return BadStrategy(f"parameter {name!r} of strategy 'weighted' is {cut(text, 60)!r}: it has to be {rule}")
 
 
 def _real(most: float, rule: str) -> Callable[[str, str], float]:

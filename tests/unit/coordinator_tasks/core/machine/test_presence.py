@@ -7,7 +7,6 @@ import pytest
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.machine.presence import (
     in_backoff,
-    is_draining,
     note_absence,
     note_refusal,
     presence,
@@ -143,7 +142,8 @@ def test_partitions_do_not_wait_for_one_that_is_drained(draining: Draining, expe
     ids=["not asked", "any incarnation", "this incarnation", "an earlier process's own wish"],
 )
 def test_draining(draining: Draining | None, expected: bool) -> None:
-    assert is_draining("a", 1, world(directive=Directive("a", None, draining))) is expected
+    found = world(directive=Directive("a", None, draining)).life("a", 1).draining
+    assert (found is not None) is expected
 
 
 @pytest.mark.parametrize(
