@@ -11,6 +11,8 @@ from coordinator_tasks.core.names import (
     check_cluster,
     check_consumer,
     check_topic,
+    is_consumer,
+    is_topic,
     partition_of,
     partitions_of,
 )
@@ -23,6 +25,7 @@ PATHS = Paths("shop")
 def test_these_are_ids(check: object, name: str) -> None:
     assert callable(check)
     assert check(name) == name
+    assert is_consumer(name)
 
 
 @pytest.mark.parametrize(
@@ -34,6 +37,7 @@ def test_invalid_names_are_refused_in_one_line(check: object, name: object) -> N
     with pytest.raises(InvalidName) as raised:
         check(name)
     assert "\n" not in str(raised.value)
+    assert not isinstance(name, str) or not is_consumer(name)
 
 
 @pytest.mark.parametrize(
@@ -48,12 +52,14 @@ def test_the_error_names_what_it_cannot_be(check: Callable[[object], str], kind:
 @pytest.mark.parametrize("name", ["orders", "_private", "-x", "a.b", "__consumer_offsets", "x" * 249, "..."])
 def test_these_are_topics(name: str) -> None:
     assert check_topic(name) == name
+    assert is_topic(name)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "é", "x" * 250, "a\n"])
 def test_these_are_no_topics(name: str) -> None:
     with pytest.raises(InvalidName):
         check_topic(name)
+    assert not is_topic(name)
 
 
 def test_the_paths_are_the_contracts() -> None:

@@ -49,14 +49,13 @@ def told(found: Explanation) -> list[tuple[int, str]]:
 
 IDLE = asked("weighted", [1, 1], "a b", "aa")
 TWO_OF_FOUR = asked("balanced", [1] * 4, "a b", "aaaa")
-TWO_OF_FOUR_SAID = "moves: a had 4 and keeps 2, b had 0 and gets 2; the even share is 2"
 
 
 @pytest.mark.parametrize(
     ("question", "partition", "said"),
     [
         pytest.param(
-            TWO_OF_FOUR, 3, TWO_OF_FOUR_SAID, id="balanced moves",
+            TWO_OF_FOUR, 3, "moves: a had 4 and keeps 2, b had 0 and gets 2; the even share is 2", id="balanced moves",
         ),
         pytest.param(
             asked("balanced", [1] * 3, "a b", "aab"), 0,
@@ -95,9 +94,6 @@ TWO_OF_FOUR_SAID = "moves: a had 4 and keeps 2, b had 0 and gets 2; the even sha
             "moves: a had 1 and keeps 0, b had 1 and gets 2, by the rule of mine", id="a strategy without words of its own",
         ),
         pytest.param(
-            replace(TWO_OF_FOUR, strategy="sticky"), 3, TWO_OF_FOUR_SAID, id="another name of balanced",
-        ),
-        pytest.param(
             asked("range", [1] * 4, "a b", "bbaa"), 0,
             "moves: b had 2 and keeps 2, a had 2 and gets 2, by the rule of range", id="a rule that looks at numbers",
         ),
@@ -105,11 +101,6 @@ TWO_OF_FOUR_SAID = "moves: a had 4 and keeps 2, b had 0 and gets 2; the even sha
             asked("weighted", [4, 4, 4], "a b", "aaa"), 2,
             "moves: a carried 12 records/s (200 % of the level), above the tolerance of 10 %; "
             "b carried 0 records/s (0 % of the level)", id="relieved",
-        ),
-        pytest.param(
-            asked("weighted", [123.4, 123.4], "a b", "aa"), 0,
-            "moves: a carried 247 records/s (200 % of the level), above the tolerance of 10 %; "
-            "b carried 0 records/s (0 % of the level)", id="large numbers are rounded",
         ),
         pytest.param(
             asked("weighted", [0.25, 0.25], "a b", "aa"), 0,
@@ -188,10 +179,6 @@ def test_the_sentence(question: SolvedProblem, partition: int, said: str) -> Non
     ("question", "said"),
     [
         pytest.param(TWO_OF_FOUR, "balanced: 2 of 4 partitions leave an owner; then 2 each", id="balanced"),
-        pytest.param(
-            asked("balanced", [1] * 4, "a b", "aaab"), "balanced: 1 of 4 partitions leave an owner; then 2 each",
-            id="one moves",
-        ),
         pytest.param(
             asked("weighted", [4] * 4, "a b", "aaaa", parameters={"max_moves": "9"}),
             "weighted by records: 2 moves of 9 allowed; the fullest is b with 8 records/s (100 % of the level)",

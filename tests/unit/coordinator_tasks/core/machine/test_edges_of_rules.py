@@ -2,14 +2,12 @@
 subject do not need. Found by changing every comparison and condition (`tests.simulation.guards`)."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core import names
 from coordinator_tasks.core.codecs import history_codec, member_codec
-from coordinator_tasks.core.errors import InvalidName, Malformed
+from coordinator_tasks.core.errors import Malformed
 from coordinator_tasks.core.machine import causes, machine
 from coordinator_tasks.core.machine.deciding import Deciding
 from coordinator_tasks.core.machine.decision import TopicOutcome
@@ -54,24 +52,6 @@ def test_the_widest_range_of_partitions_is_read() -> None:
     assert len(numbers(f"0-{MAX_PARTITIONS}")) == MAX_PARTITIONS + 1
     with pytest.raises(ValueError, match="no range"):
         numbers(f"0-{MAX_PARTITIONS + 1}")
-
-
-@pytest.mark.parametrize(
-    ("is_name", "check", "longest"),
-    [
-        (names.is_topic, names.check_topic, names.MAX_TOPIC_CHARS),
-        (names.is_consumer, names.check_consumer, names.MAX_ID_BYTES),
-    ],
-)
-def test_the_longest_name_is_one(is_name: Callable[[str], bool], check: Callable[[str], str], longest: int) -> None:
-    name = "n" * longest
-    assert is_name(name)
-    assert check(name) == name
-    assert not is_name(name + "n")
-    with pytest.raises(InvalidName, match=f"has {longest + 1} characters"):
-        check(name + "n")
-    with pytest.raises(InvalidName, match="cannot be a"):
-        check("/" + name[1:])
 
 
 # What asks for a plan -------------------------------------------------------------------------------------------------

@@ -597,22 +597,6 @@ def test_after_enough_restarts_a_person_is_asked() -> None:
     assert "3 times" in decision.reason
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param(lambda s: s.is_silent("b"), id="it does not answer"),
-        pytest.param(lambda s: s.says("b", acted_epoch=0), id="it has not acted on the current epoch"),
-        pytest.param(lambda s: s.joins("b", incarnation=2), id="another incarnation answers"),
-    ],
-)
-def test_nobody_is_restarted_on_evidence_that_is_none(change: Callable[[Scene], object]) -> None:
-    scene = ab().acts("b", runs=[])
-    change(scene)
-    decision = scene.decide()
-    if decision.record is not None:
-        assert MoveKind.RESTART not in kinds(decision)
-
-
 # Closing -------------------------------------------------------------------------------------------------------------
 
 
@@ -683,15 +667,6 @@ def test_a_taker_that_is_lost_during_its_hand_off_is_replaced_through_the_barrie
     assert move.taker != "c"
     assert partition in scene.node.guarded
     assert scene.state.to_close.get(entry.giver) == (partition,) or scene.node.assignments[partition] == entry.giver
-
-
-def test_a_lost_taker_leaves_the_close_outstanding_without_an_assignment() -> None:
-    scene = stable("a", partitions=1).drains("a").joins("b")
-    scene.step()
-    decision = scene.dies("b").step()
-    assert scene.owned == {}
-    assert decision.state.state is State.CLOSING
-    assert decision.state.to_close == {"a": (0,)}
 
 
 # After a crash -------------------------------------------------------------------------------------------------------

@@ -170,12 +170,8 @@ def test_who_is_a_target(
     ("topics", "expected"),
     [
         ((), True),
-        (("orders",), True),
         (("order",), False),
-        (("ord.*", "x"), True),
-        (("rders",), False),
-        (("(",), False),
-        (("(", "orders"), True),
+        (("(", "ord.*"), True),
     ],
 )
 def test_subscription_by_name_or_by_an_expression_that_matches_all(topics: tuple[str, ...], expected: bool) -> None:

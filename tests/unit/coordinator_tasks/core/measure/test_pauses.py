@@ -46,10 +46,6 @@ def test_the_true_wait_lies_within_the_error_wherever_the_stamps_lie() -> None:
                 assert abs(found.wait_s - 0.040) <= found.error_s + 1e-4
 
 
-def test_a_partition_that_stood_still_before_its_move_waits_from_the_giver_s_last_record() -> None:
-    assert of(release=replace(RELEASE, ago=Ago(0.029, 0.019, None))).wait_s == pytest.approx(0.044, abs=0.006)
-
-
 def test_a_record_that_came_late_has_waited_since_it_came() -> None:
     # The last record passed ten seconds ago, the giver last saw the log's end at 1000.010: one record came in 45 ms.
     found = of(release=replace(RELEASE, ago=Ago(0.029, 10.0, 0.029)), taken=Taken(1, 2.0, 0.005, 0.015))
