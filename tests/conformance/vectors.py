@@ -24,7 +24,7 @@ def instances() -> Iterator[dict[str, Any]]:
 
 def assign_instance(instance: Mapping[str, Any], strategy: str) -> Assignment:
     """Member → topic → partitions, by our strategy of that name."""
-    return STATELESS[strategy].assign(group_of(instance))
+    return STATELESS[strategy](group_of(instance))
 
 
 def group_of(instance: Mapping[str, Any]) -> Group:

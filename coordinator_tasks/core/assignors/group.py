@@ -4,10 +4,10 @@ The form follows Kafka's `ConsumerPartitionAssignor` (client side) and KIP-848's
 coordinator plans one topic at a time (`problem.Problem`). `one_topic.OneTopic` adapts a group strategy to this.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Protocol
+from typing import TypeAlias
 
 Assignment = dict[str, dict[str, list[int]]]
 """Member → topic → ascending partitions. Every member has an entry, which lists only topics with partitions."""
@@ -51,11 +51,10 @@ class Group:
         return chosen
 
 
-class GroupAssignor(Protocol):
-    """A strategy for a whole group. It is pure, and ignores the order in which members and topics are listed."""
-
-    def assign(self, group: Group) -> Assignment:
-        """Assign every partition of a topic with subscribers to exactly one subscriber."""
+GroupAssignor: TypeAlias = Callable[[Group], Assignment]
+"""A strategy for a whole group. It assigns every partition of a topic with subscribers to exactly one subscriber. It is
+pure, and ignores the order in which members and topics are listed.
+"""
 
 
 def kafka_order(members: Mapping[str, GroupMember]) -> list[str]:

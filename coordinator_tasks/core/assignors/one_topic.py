@@ -10,8 +10,7 @@ class OneTopic:
     """Adapts a group strategy that ignores present owners to one topic.
 
     All members subscribe to the topic, and are ordered by id. The group strategy plans the whole topic. Afterwards
-    fixed partitions stay in place, and no range is shifted by them. Only `assign` is passed on. A test fails if another
-    method of a group strategy is in use.
+    fixed partitions stay in place, and no range is shifted by them.
     """
 
     def __init__(self, strategy: GroupAssignor) -> None:
@@ -23,7 +22,7 @@ class OneTopic:
         topic = frozenset({problem.topic})
         members = {m: GroupMember(topic, rack=value.rack or None) for m, value in problem.members.items()}
         racks = {problem.topic: [problem.zones.get(p, ()) for p in partitions]} if problem.zones else {}
-        answer = self._strategy.assign(Group({problem.topic: len(partitions)}, members, racks))
+        answer = self._strategy(Group({problem.topic: len(partitions)}, members, racks))
         given = {partitions[i]: m for m, topics in answer.items() for i in topics.get(problem.topic, ())}
         listed = frozenset(partitions)
         return given | {p: m for p, m in problem.fixed.items() if p in listed}

@@ -12,35 +12,29 @@ from itertools import islice
 from coordinator_tasks.core.assignors.group import Assignment, Group, contiguous
 
 
-class ServerRange:
-    """The broker's `range`, without racks."""
-
-    def assign(self, group: Group) -> Assignment:
-        """Takes O(members · topics) plus the size of the answer."""
-        answer: Assignment = {member: {} for member in group.members}
-        for topic, members in group.subscribers().items():
-            for member, (start, end) in zip(members, contiguous(group.topics[topic], len(members)), strict=True):
-                if start < end:
-                    answer[member][topic] = list(range(start, end))
-        return answer
+def server_range(group: Group) -> Assignment:
+    """Answer like the broker's `range`, without racks. Takes O(members · topics) plus the size of the answer."""
+    answer: Assignment = {member: {} for member in group.members}
+    for topic, members in group.subscribers().items():
+        for member, (start, end) in zip(members, contiguous(group.topics[topic], len(members)), strict=True):
+            if start < end:
+                answer[member][topic] = list(range(start, end))
+    return answer
 
 
-class RangeAssignor:
-    """The client's `range`."""
-
-    def assign(self, group: Group) -> Assignment:
-        """Answer like the broker's `range`, or, if racks matter, in O(members · partitions) per topic."""
-        states = [_TopicState(group, topic, members) for topic, members in group.subscribers().items()]
-        if not any(state.racks_matter for state in states):
-            return ServerRange().assign(group)
-        _match_racks(states)
-        answer: Assignment = {member: {} for member in group.members}
-        for state in states:
-            state.fill(lambda _member, _partition: True)
-            for member, partitions in state.given.items():
-                if partitions:
-                    answer[member][state.topic] = sorted(partitions)
-        return answer
+def client_range(group: Group) -> Assignment:
+    """Answer like the client's `range`: like the broker's, or, if racks matter, in O(members · partitions) per topic."""
+    states = [_TopicState(group, topic, members) for topic, members in group.subscribers().items()]
+    if not any(state.racks_matter for state in states):
+        return server_range(group)
+    _match_racks(states)
+    answer: Assignment = {member: {} for member in group.members}
+    for state in states:
+        state.fill(lambda _member, _partition: True)
+        for member, partitions in state.given.items():
+            if partitions:
+                answer[member][state.topic] = sorted(partitions)
+    return answer
 
 
 class _TopicState:

@@ -17,48 +17,36 @@ VIRTUAL_NODES = 10
 """Number of points of each member on the ring, as in RocketMQ."""
 
 
-class PerTopic:
-    """Plans each topic separately, among its subscribers."""
-
-    def __init__(self, allocate: Allocate) -> None:
-        self._allocate = allocate
-
-    def assign(self, group: Group) -> Assignment:
-        """Takes as long as `allocate` for each topic."""
-        answer: Assignment = {member: {} for member in group.members}
-        for topic, members in group.subscribers().items():
-            partitions = range(group.topics[topic])
-            owners = self._allocate(topic, partitions, sorted(members, key=java_order))
-            _add(answer, topic, zip(partitions, owners, strict=True))
-        return answer
+def per_topic(allocate: Allocate, group: Group) -> Assignment:
+    """Plan each topic separately, among its subscribers. Takes as long as `allocate` for each topic."""
+    answer: Assignment = {member: {} for member in group.members}
+    for topic, members in group.subscribers().items():
+        partitions = range(group.topics[topic])
+        owners = allocate(topic, partitions, sorted(members, key=java_order))
+        _add(answer, topic, zip(partitions, owners, strict=True))
+    return answer
 
 
-class MachineRoomNearby:
-    """Gives partitions to members in the same room. If a room has no member, all members share its partitions.
+def machine_room(group: Group) -> Assignment:
+    """Give partitions to members in the same room. If a room has no member, all members share its partitions.
 
     RocketMQ refuses queues and members whose room is unknown. Here all members share a partition of an unknown room,
-    and a member of an unknown room gets only shared partitions.
+    and a member of an unknown room gets only shared partitions. Takes as long as `average` for each room of each topic.
     """
-
-    def __init__(self, allocate: Allocate) -> None:
-        self._allocate = allocate
-
-    def assign(self, group: Group) -> Assignment:
-        """Takes as long as `allocate` for each room of each topic."""
-        answer: Assignment = {member: {} for member in group.members}
-        for topic, unordered in group.subscribers().items():
-            members = sorted(unordered, key=java_order)
-            inhabitants: dict[str, list[str]] = {}
-            for member in members:
-                inhabitants.setdefault(group.members[member].rack or "", []).append(member)
-            inhabitants.pop("", None)
-            for room, partitions in _rooms(group, topic).items():
-                owners = self._allocate(topic, partitions, inhabitants.get(room, members))
-                _add(answer, topic, zip(partitions, owners, strict=True))
-        for topics in answer.values():
-            for listed in topics.values():
-                listed.sort()
-        return answer
+    answer: Assignment = {member: {} for member in group.members}
+    for topic, unordered in group.subscribers().items():
+        members = sorted(unordered, key=java_order)
+        inhabitants: dict[str, list[str]] = {}
+        for member in members:
+            inhabitants.setdefault(group.members[member].rack or "", []).append(member)
+        inhabitants.pop("", None)
+        for room, partitions in _rooms(group, topic).items():
+            owners = average(topic, partitions, inhabitants.get(room, members))
+            _add(answer, topic, zip(partitions, owners, strict=True))
+    for topics in answer.values():
+        for listed in topics.values():
+            listed.sort()
+    return answer
 
 
 def average(_topic: str, partitions: Sequence[int], members: Sequence[str]) -> Iterable[str]:

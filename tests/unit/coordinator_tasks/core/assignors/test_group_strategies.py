@@ -6,14 +6,14 @@ import pytest
 
 from coordinator_tasks.core.assignors import rocketmq
 from coordinator_tasks.core.assignors.group import Group, GroupMember, kafka_order
-from coordinator_tasks.core.assignors.range_assignor import RangeAssignor
+from coordinator_tasks.core.assignors.range_assignor import client_range
 
 
 @pytest.mark.parametrize("racks", [[["r2"], ["r1"]], [["r2"], ["r1"], []]], ids=["not listed", "listed as none"])
 def test_a_partition_whose_racks_are_unknown_comes_after_those_that_are_near(racks: list[list[str]]) -> None:
     topics = frozenset({"t"})
     members = {"a": GroupMember(topics, rack="r1"), "b": GroupMember(topics, rack="r2")}
-    answer = RangeAssignor().assign(Group({"t": 3}, members, {"t": racks}))
+    answer = client_range(Group({"t": 3}, members, {"t": racks}))
     assert answer == {"a": {"t": [1, 2]}, "b": {"t": [0]}}
 
 
@@ -46,6 +46,6 @@ class TestRocketMQ:
         topics = frozenset({"t"})
         members = {"a": GroupMember(topics, rack="r1"), "b": GroupMember(topics, rack="r2"), "c": GroupMember(topics)}
         racks = {"t": [["r1", "r2"], ["r1"], ["r2"], ["r3"], ["r3"], ["r3"], []]}
-        answer = rocketmq.MachineRoomNearby(rocketmq.average).assign(Group({"t": 7}, members, racks))
+        answer = rocketmq.machine_room(Group({"t": 7}, members, racks))
         # r3 is divided among all three; the single partition without a room goes to the first.
         assert answer == {"a": {"t": [0, 1, 3, 6]}, "b": {"t": [2, 4]}, "c": {"t": [5]}}

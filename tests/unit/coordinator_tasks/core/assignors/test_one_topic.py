@@ -6,11 +6,8 @@ from dataclasses import fields, replace
 import pytest
 from hypothesis import given, settings
 
-from coordinator_tasks.core import assignors
 from coordinator_tasks.core.assignors import ASSIGNORS, Problem, validate
-from coordinator_tasks.core.assignors.one_topic import OneTopic
 from coordinator_tasks.core.assignors.topic_strategies import STATELESS
-from coordinator_tasks.core.assignors.weighted.strategy import Weighted
 from coordinator_tasks.core.model import Member
 from tests.unit.coordinator_tasks.core.assignors.test_weighted import problems
 
@@ -30,22 +27,6 @@ def test_the_answer_is_valid_and_the_same_in_any_order_of_the_input(strategy: st
     answer = ASSIGNORS[strategy].assign(question)
     validate(question, answer, strategy, partial=strategy == "weighted")
     assert ASSIGNORS[strategy].assign(turned(question)) == answer
-
-
-def hidden(strategy: object) -> set[str]:
-    """Attributes of the group strategy for the coordinator, not passed on by `OneTopic`."""
-    protocols = [found for found in vars(assignors).values() if getattr(found, "_is_protocol", False)]
-    asked = {name for protocol in protocols for name in vars(protocol) if not name.startswith("_")}
-    return {name for name in asked if hasattr(strategy, name) and not hasattr(OneTopic, name)}
-
-
-@pytest.mark.parametrize("strategy", sorted(STATELESS))
-def test_nothing_that_a_group_strategy_offers_is_hidden(strategy: str) -> None:
-    assert not hidden(STATELESS[strategy]), "let `OneTopic` pass these on to its strategy"
-
-
-def test_a_member_that_is_not_passed_on_is_named() -> None:
-    assert hidden(Weighted()) == {"partial", "check", "measure", "patience_s", "explainer"}
 
 
 RACKS = {0: ("r2", "r1"), 1: ("r2",), 2: ("r1", "r2"), 3: ("r1",)}
