@@ -306,103 +306,76 @@ CAUSES = (
     Cause(CauseKind.PINNED, ("a",), (1, 2, 46)),
     Cause(CauseKind.MORE, amount=3.0),
 )
+
+
+def later(kind: str, **changes: Any) -> Case:
+    """The case of `CASES` with other values."""
+    return replace(CASES[kind], value=replace(CASES[kind].value, **changes))
+
+
 NEXT = {
-    "packed topic node": replace(CASES["topic node"], write=partial(codec.encode_node, pack_over=0)),
-    "topic node with a seek that resets state": replace(
-        CASES["topic node"], value=replace(NODE, seeks={45: Seek(5, 8, StateOnReset.RESET), 46: Seek(6, 8)})
+    "packed topic node": replace(
+        later("topic node", seeks={45: Seek(5, 8, StateOnReset.RESET), 46: Seek(6, 8)}),
+        write=partial(codec.encode_node, pack_over=0),
     ),
-    "config with an approval": replace(
-        CASES["config"],
-        value=replace(CASES["config"].value, approval=Approval("0123abcd", True, "ada", "calm", 7.0)),
+    "config": Case(
+        replace(SPLIT_CONFIG, approval=Approval("0123abcd", True, "ada", "calm", 7.0)),
+        codec.encode_config,
+        CASES["config"].read,
     ),
-    "member": replace(
-        CASES["member"],
-        value=replace(CASES["member"].value, release="0.3.0", spark_ui="http://h:4040", application_id="app-1"),
+    "member": later("member", release="0.3.0", spark_ui="http://h:4040", application_id="app-1"),
+    "claim": later("claim", refused_at=7.5),
+    "release": later("release", ago=Ago(0.5, 0.25, None, 0.125)),
+    "state": later("state", cause="joined: b", causes=CAUSES),
+    "record": later(
+        "record",
+        cause="joined: b",
+        causes=CAUSES,
+        unasked=True,
+        plan=Explanation("reset offsets", "id", "to 5", (Reason("was at 9", (46,)),), was_at={46: 9}, undoes="r0"),
+        pauses=Pauses((Pause(1, wait_s=0.5, least=True, most_s=2.25, usual_s=0.25), Pause(2, wait_s=0.5))),
     ),
-    "release that says what is usual": replace(
-        CASES["release"], value=replace(CASES["release"].value, ago=Ago(0.5, 0.25, None, 0.125))
+    "status": later(
+        "status",
+        topics={
+            "orders": TopicStatus(
+                "gen",
+                9,
+                running={
+                    1: RunningPartition(
+                        5,
+                        TOKEN,
+                        True,
+                        taken=Taken(4, 1.5, last_pass=LastPass(7, 12.5, 0.25)),
+                        overwritten=Overwritten("z", 3, 1.5),
+                        state=StateSize(12, 345, 6_789),
+                    )
+                },
+                failures=(Failure((3,), "a bad record", 4, 12.5, 3.5), Failure((), "no such table", away=True)),
+            )
+        },
+        condition=Condition.FAILING,
     ),
-    "record with all three numbers of a pause": replace(
-        CASES["record"],
-        value=replace(
-            CASES["record"].value,
-            pauses=Pauses((Pause(1, wait_s=0.5, least=True, most_s=2.25, usual_s=0.25), Pause(2, wait_s=0.5))),
+    "directive": later(
+        "directive",
+        draining=Draining("billing", "up", 6.0, owner=DrainOwner(DrainKind.UPGRADE, "billing", "v2")),
+        restart=PlannedRestart(
+            "ada", "kernel", 5.0, 605.0, 3, True, {"orders": frozenset({1, 46})}, 2.0, "r1", {"zone": "z"}
         ),
     ),
-    "status with a last commit": replace(
-        CASES["status"],
-        value=ConsumerStatus(
-            "a",
-            "shop",
-            4,
-            "boot",
-            "ok",
-            {
-                "orders": TopicStatus(
-                    "gen",
-                    9,
-                    running={
-                        1: RunningPartition(
-                            5,
-                            TOKEN,
-                            True,
-                            taken=Taken(4, 1.5, last_pass=LastPass(7, 12.5, 0.25)),
-                            overwritten=Overwritten("z", 3, 1.5),
-                            state=StateSize(12, 345, 6_789),
-                        )
-                    },
-                    failures=(Failure((3,), "a bad record", 4, 12.5, 3.5), Failure((), "no such table", away=True)),
-                )
-            },
-            condition=Condition.FAILING,
-        ),
+    "fleet": later(
+        "fleet",
+        environment={"TZ": "UTC"},
+        code="1.4",
+        replaced={"a": 3},
+        name="v1",
+        versions={"v2": _VERSION},
+        runs={"b": "v2"},
     ),
-    "claim": replace(CASES["claim"], value=replace(CASES["claim"].value, refused_at=7.5)),
-    "state with causes": replace(CASES["state"], value=replace(CASES["state"].value, cause="joined: b", causes=CAUSES)),
-    "record with causes": replace(
-        CASES["record"], value=replace(CASES["record"].value, cause="joined: b", causes=CAUSES)
-    ),
-    "directive of an upgrade": replace(
-        CASES["directive"],
-        value=Directive(
-            "a", draining=Draining("billing", "up", 6.0, owner=DrainOwner(DrainKind.UPGRADE, "billing", "v2"))
-        ),
-    ),
-    "directive": replace(
-        CASES["directive"],
-        value=replace(
-            CASES["directive"].value,
-            restart=PlannedRestart(
-                "ada", "kernel", 5.0, 605.0, 3, True, {"orders": frozenset({1, 46})}, 2.0, "r1", {"zone": "z"}
-            ),
-        ),
-    ),
-    "fleet": replace(
-        CASES["fleet"],
-        value=replace(
-            CASES["fleet"].value,
-            environment={"TZ": "UTC"},
-            code="1.4",
-            replaced={"a": 3},
-            name="v1",
-            versions={"v2": FleetVersion("b.py", ("--x",), {"spark.cores.max": "2"}, {"TZ": "UTC"}, "1.5")},
-            runs={"b": "v2"},
-        ),
-    ),
-    "config": replace(CASES["config"], value=SPLIT_CONFIG),
-    "upgrade in an outage": Case(
+    "upgrade": Case(
         replace(UPGRADE, outage=Outage(140.0, "no broker", 150.0), suspected_at=160.0, away_at=140.0),
         encode_upgrade,
         lambda raw: decode_upgrade(PATH, raw, "billing", 4),
-    ),
-    "upgrade": Case(UPGRADE, encode_upgrade, lambda raw: decode_upgrade(PATH, raw, "billing", 4)),
-    "record that nobody asked for": replace(CASES["record"], value=replace(CASES["record"].value, unasked=True)),
-    "record of a reset": replace(
-        CASES["record"],
-        value=replace(
-            CASES["record"].value,
-            plan=Explanation("reset offsets", "id", "to 5", (Reason("was at 9", (46,)),), was_at={46: 9}, undoes="r0"),
-        ),
     ),
     "asked": Case(
         ActionRecord(
