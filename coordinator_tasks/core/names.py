@@ -6,6 +6,7 @@ Each name is checked before it becomes part of a path, so that no name leads out
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from ipaddress import IPv6Address
 
 from coordinator_tasks.core.errors import InvalidName, Refused
@@ -42,6 +43,7 @@ SECRET_WORDS = ("password", "secret", "jaas", "token", "key.pem", "keystore.key"
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_ID_RULE = "it begins with a letter or digit and continues with letters, digits, '.', '_' and '-'"
 _LABEL = r"(?!xn--)[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _ADDRESS = re.compile(
@@ -54,14 +56,32 @@ def spelled(action: str) -> str:
     return COMMANDS.get(action) or action.replace("_", "-")
 
 
-def check_topic(name: object) -> str:
-    """Return `name` if Kafka would accept it as a topic; raise `InvalidName` otherwise."""
-    return _checked(name, "topic name", _TOPIC, MAX_TOPIC_CHARS, "Kafka allows letters, digits, '.', '_' and '-'")
+def _checked(
+    name: object, kind: str, pattern: re.Pattern[str] = _ID, limit: int = MAX_ID_BYTES, rule: str = _ID_RULE
+) -> str:
+    """Return `name` if it may be of this kind; raise `InvalidName` otherwise."""
+    if not isinstance(name, str) or not name:
+        raise InvalidName(f"the {kind} is empty; give one ({rule}, at most {limit} characters)")
+    if len(name) <= limit and name not in (".", "..") and pattern.fullmatch(name):
+        return name
+    shown = repr(name if len(name) <= 80 else name[:77] + "...")
+    if len(name) > limit:
+        raise InvalidName(f"the {kind} {shown} has {len(name)} characters, more than {limit}; give a shorter one")
+    article = "an" if kind[0] in "aeiou" else "a"
+    raise InvalidName(f"{shown} cannot be {article} {kind}: {rule}; choose another name")
 
 
-def check_consumer(name: object) -> str:
-    """Return `name` if it may be a consumer id; raise `InvalidName` otherwise."""
-    return _checked(name, "consumer id", _ID, MAX_ID_BYTES, _ID_RULE)
+check_topic = partial(
+    _checked,
+    kind="topic name",
+    pattern=_TOPIC,
+    limit=MAX_TOPIC_CHARS,
+    rule="Kafka allows letters, digits, '.', '_' and '-'",
+)
+check_consumer = partial(_checked, kind="consumer id")
+check_cluster = partial(_checked, kind="cluster name")
+check_app = partial(_checked, kind="application name")
+check_version = partial(_checked, kind="version name")
 
 
 def is_topic(name: str) -> bool:
@@ -76,21 +96,6 @@ def is_consumer(name: str) -> bool:
 
 is_cluster = is_app = is_consumer
 """The names of clusters, and of applications of the fleet, follow the same rule."""
-
-
-def check_cluster(name: object) -> str:
-    """Return `name` if it may be a cluster name; raise `InvalidName` otherwise."""
-    return _checked(name, "cluster name", _ID, MAX_ID_BYTES, _ID_RULE)
-
-
-def check_app(name: object) -> str:
-    """Return `name` if it may name an application of the fleet; raise `InvalidName` otherwise."""
-    return _checked(name, "application name", _ID, MAX_ID_BYTES, _ID_RULE)
-
-
-def check_version(name: object) -> str:
-    """Return `name` if it may name a version of a fleet; raise `InvalidName` otherwise."""
-    return _checked(name, "version name", _ID, MAX_ID_BYTES, _ID_RULE)
 
 
 def check_group(name: str) -> str:
@@ -153,21 +158,6 @@ def check_address(text: str) -> str:
     raise InvalidName(
         f"{shown} is no address of a consumer's interface; give http://host:port or https://host:port, with a host name in ASCII or an IP address"
     )
-
-
-_ID_RULE = "it begins with a letter or digit and continues with letters, digits, '.', '_' and '-'"
-
-
-def _checked(name: object, kind: str, pattern: re.Pattern[str], limit: int, rule: str) -> str:
-    if not isinstance(name, str) or not name:
-        raise InvalidName(f"the {kind} is empty; give one ({rule}, at most {limit} characters)")
-    if len(name) <= limit and name not in (".", "..") and pattern.fullmatch(name):
-        return name
-    shown = repr(name if len(name) <= 80 else name[:77] + "...")
-    if len(name) > limit:
-        raise InvalidName(f"the {kind} {shown} has {len(name)} characters, more than {limit}; give a shorter one")
-    article = "an" if kind[0] in "aeiou" else "a"
-    raise InvalidName(f"{shown} cannot be {article} {kind}: {rule}; choose another name")
 
 
 class _Folder:

@@ -1,10 +1,8 @@
 """The node of a lag sample, as packed columns. Readers raise `Malformed`, or its kind `UnknownVersion`."""
 
 from array import array
-from collections.abc import Sequence
-from typing import Any
 
-from coordinator_tasks.core.codecs.packed import unwrapped, wrapped
+from coordinator_tasks.core.codecs.packed import column, unwrapped, wrapped
 from coordinator_tasks.core.codecs.shape import VERSION
 from coordinator_tasks.core.measure.lag import LagStatus
 from coordinator_tasks.core.measure.lag_moments import NOBODY, UNKNOWN, LagMoment, TopicMoment
@@ -47,27 +45,16 @@ def _topic(fields: Fields, consumers: int) -> TopicMoment:
     if partitions and partitions[-1] > MAX_PARTITION:
         raise fields.bad("partitions", f"names a partition above {MAX_PARTITION}")
 
-    def column(name: str, kind: str, least: int, most: int) -> "array[int]":
-        return _column(fields, name, array(kind), (least, most), len(partitions))
+    def numbers_of(name: str, kind: str, least: int, most: int) -> "array[int]":
+        return array(kind, column(fields, name, len(partitions), (least, most)))
 
     return TopicMoment(
         fields.text("group"),
         array("i", partitions),
-        column("owners", "i", NOBODY, consumers - 1),
-        column("offsets", "q", 0, MAX_NUMBER),
-        column("lags", "q", 0, MAX_NUMBER),
-        column("late", "q", UNKNOWN, MAX_NUMBER),
-        column("statuses", "b", LagStatus.OK, LagStatus.REWIND),
-        column("commits", "b", 0, 1),
+        numbers_of("owners", "i", NOBODY, consumers - 1),
+        numbers_of("offsets", "q", 0, MAX_NUMBER),
+        numbers_of("lags", "q", 0, MAX_NUMBER),
+        numbers_of("late", "q", UNKNOWN, MAX_NUMBER),
+        numbers_of("statuses", "b", LagStatus.OK, LagStatus.REWIND),
+        numbers_of("commits", "b", 0, 1),
     )
-
-
-def _column(fields: Fields, name: str, into: "array[int]", bounds: tuple[int, int], entries: int) -> "array[int]":
-    found: Sequence[Any] = fields.data.get(name, ())
-    least, most = bounds
-    if not isinstance(found, list) or len(found) != entries:
-        raise fields.bad(name, f"is not a list of {entries} entries")
-    if not all(type(one) is int and least <= one <= most for one in found):
-        raise fields.bad(name, f"has another entry than a number from {least} to {most}")
-    into.extend(found)
-    return into

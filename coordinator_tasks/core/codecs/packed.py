@@ -55,12 +55,12 @@ def unpacked(fields: Fields) -> Fields:
     inner = unwrapped(fields, PACKED_VERSION)
     names = inner.texts("consumers")
     assigned, moving = _partitions(inner, "assigned", "owners"), _partitions(inner, "moving", "givers")
-    owners, since = _named(inner, "owners", names), _column(inner, "since", len(assigned))
+    owners, since = _named(inner, "owners", names), column(inner, "since", len(assigned))
     givers, takers = _named(inner, "givers", names), _named(inner, "takers", names)
-    epochs = _column(inner, "epochs", len(moving))
+    epochs = column(inner, "epochs", len(moving))
     if len(takers) != len(moving):
         raise inner.bad("takers", f"has {len(takers)} entries for {len(moving)} partitions")
-    incarnations = _column(inner, "incarnations", len(names))
+    incarnations = column(inner, "incarnations", len(names))
     columns = {
         "assignments": dict(zip(assigned, owners, strict=True)),
         "since": dict(zip(assigned, since, strict=True)),
@@ -101,29 +101,30 @@ def _inflated(fields: Fields) -> bytes:
     return found
 
 
-def _partitions(fields: Fields, name: str, column: str) -> list[str]:
-    """Return the partitions in a text of ranges, as keys. Their number must equal the length of `column`."""
-    entries = len(_column(fields, column))
+def _partitions(fields: Fields, name: str, other: str) -> list[str]:
+    """Return the partitions in a text of ranges, as keys. Their number must equal the length of the column `other`."""
+    entries = len(column(fields, other))
     try:
         found = numbers(fields.text(name), most=entries)
     except ValueError as error:
         raise fields.bad(name, f"is no list of partitions ({error})") from error
     if len(found) != entries:
-        raise fields.bad(name, f"names {len(found)} partitions, and {column!r} has {entries} entries")
+        raise fields.bad(name, f"names {len(found)} partitions, and {other!r} has {entries} entries")
     return [str(partition) for partition in found]
 
 
-def _column(fields: Fields, name: str, entries: int | None = None) -> Sequence[Any]:
-    """Return a list. The reader of the plain form checks its entries."""
+def column(
+    fields: Fields, name: str, entries: int | None = None, bounds: tuple[int, int] | None = None
+) -> Sequence[Any]:
+    """Return a list with this number of entries. Without `bounds`, the reader of the plain form checks the entries."""
     found = fields.data.get(name)
     if not isinstance(found, list) or entries not in (None, len(found)):
         raise fields.bad(name, f"is not a list{'' if entries is None else f' of {entries} entries'}")
+    if bounds is not None and not all(type(one) is int and bounds[0] <= one <= bounds[1] for one in found):
+        raise fields.bad(name, f"has another entry than a number from {bounds[0]} to {bounds[1]}")
     return found
 
 
 def _named(fields: Fields, name: str, names: Sequence[str]) -> list[str]:
     """Return the consumers that a column lists by number."""
-    found = _column(fields, name)
-    if not all(type(one) is int and 0 <= one < len(names) for one in found):
-        raise fields.bad(name, f"has another entry than a number from 0 to {len(names) - 1}")
-    return [names[one] for one in found]
+    return [names[one] for one in column(fields, name, bounds=(0, len(names) - 1))]

@@ -79,21 +79,17 @@ def failures(upgrade: Upgrade, facts: Facts) -> tuple[str, ...]:
     late = [f"{topic}/{p} {one.lag_s:.0f} s" for topic, p, one in every if (one.lag_s or 0.0) > rule.max_lag_s]
     if late:
         reasons.append(f"a lag of more than {rule.max_lag_s:g} s: {shown(late)}")
-    slow = [
-        f"{topic}/{p} {one.rate:.1f} after {one.before:.1f} records/s"
-        for topic, p, one in every
-        if facts.ends and one.rate is not None and one.before is not None and _is_slow(one, rule.min_rate)
-    ]
+    slow = [f"{topic}/{p} {fall}" for topic, p, one in every if facts.ends and (fall := _fall(one, rule.min_rate))]
     if slow:
         reasons.append(f"less than {rule.min_rate:.0%} of the records per second before: {shown(slow)}")
     return tuple(reasons)
 
 
-def _is_slow(one: PartitionFacts, share: float) -> bool:
-    """Return whether the partition is slow. If no records wait, the producers set the rate, so it is not slow."""
+def _fall(one: PartitionFacts, share: float) -> str:
+    """Return both rates if the partition is slow. If no records wait, the producers set the rate, so it is not slow."""
     if one.rate is None or one.before is None or one.lag_records == 0 or one.before < LEAST_RATE:
-        return False
-    return one.rate < share * one.before
+        return ""
+    return f"{one.rate:.1f} after {one.before:.1f} records/s" if one.rate < share * one.before else ""
 
 
 def _facts(consumer: str, said: RunningPartition | None, rate: float | None, before: float | None) -> PartitionFacts:
