@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.circumstances import PROJECT
 from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
-
-PROJECT = Path(__file__).resolve().parent.parent
 
 
 def airflow_for(

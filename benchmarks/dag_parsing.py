@@ -9,18 +9,14 @@ does not count.
 import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from benchmarks.circumstances import noted, told
-from benchmarks.result import grid, options, report, whole, wholes
+from benchmarks.circumstances import PROJECT, noted, told
+from benchmarks.result import grid, of_process, options, report, whole, wholes
 
-PROJECT = Path(__file__).resolve().parent.parent
 RUNS_AN_HOUR = 60
 """Of `reconcile`, for each cluster; no other DAG runs while nothing changes."""
 
@@ -58,9 +54,8 @@ def child(clusters: int, rounds: int) -> dict[str, Any]:
             "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "plugins"),
             "COORDINATOR_CLUSTERS": ",".join(f"cluster-{number:02d}" for number in range(clusters)),
         }
-        asked = [sys.executable, "-m", "benchmarks.dag_parsing", "--rounds", str(rounds), "--child"]
-        found = subprocess.run(asked, env=env, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
-    return {"clusters": clusters, **json.loads(found.splitlines()[-1])}
+        asked = ("-m", "benchmarks.dag_parsing", "--rounds", str(rounds), "--child")
+        return {"clusters": clusters, **of_process(f"{clusters} clusters", *asked, env=env, cwd=PROJECT)}
 
 
 def markdown(result: Mapping[str, Any]) -> str:

@@ -1,10 +1,10 @@
 """The figures at the head of `docs/measurements.md`: single cells of the tables in `benchmarks/results/README.md`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from benchmarks.handoff_lanes import FENCED
-from benchmarks.handoff_report import OURS, TITLES
+from benchmarks.handoff_summary import OURS, TITLES
 from benchmarks.result import grid
 
 KAFKA = (TITLES["cooperative-quick"], TITLES["kip848-1s"])
@@ -123,9 +123,7 @@ FIGURES = (
 
 
 def markdown(made: Mapping[str, str]) -> str:
-    """Return the table of the figures, from tables by the name of their place; empty if a table is missing."""
-    if any(one.table not in made for one in FIGURES):
-        return ""
+    """Return the table of the figures, from tables by the name of their place."""
     rows = [_row(one, made[one.table]) for one in FIGURES]
     return grid(("figure", "ours", "beside", "target"), rows, ("beside", "target"))
 
@@ -146,19 +144,11 @@ def _cells(table: str, row: str, columns: Sequence[str]) -> list[str]:
     """Raises `LookupError` without this row or column."""
     lines = [line for line in table.splitlines() if line.startswith("|")]
     head = _split(lines[0])
-    found = next((line for line in lines[2:] if _begins(line, row)), "")
+    found = next((line for line in lines[2:] if line.startswith(f"| {row} |")), "")
     if not found:
         raise LookupError(f"no row {row!r} below {lines[0]}: name one of its rows in benchmarks/figures.py")
     cells = _split(found)
-    return [cells[_column(head, one)] for one in columns]
-
-
-def _begins(line: str, row: str) -> bool:
-    return line.startswith(f"| {row} |")
-
-
-def _column(head: Iterable[str], title: str) -> int:
-    return next(n for n, one in enumerate(head) if one == title)
+    return [cells[head.index(one)] for one in columns]
 
 
 def _split(line: str) -> list[str]:

@@ -25,7 +25,7 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from math import inf
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -58,9 +58,10 @@ from benchmarks.handoff_lanes import (
     coordinator_settings,
     create_topic,
 )
-from benchmarks.handoff_report import judged, line_of, show
+from benchmarks.handoff_report import in_full
+from benchmarks.handoff_summary import line_of
 from benchmarks.handoff_traffic import TrafficOrder, produce
-from benchmarks.result import output, report, whole, wholes
+from benchmarks.result import options, report, whole, wholes
 from benchmarks.stalls import Flow, Window, course, fewest_moves, impact
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedEnsemble, EmbeddedZooKeeper
@@ -304,22 +305,8 @@ def _keep(file: Path | None, result: Mapping[str, Any], ended: str) -> None:
         report({"load_after": os.getloadavg()[0], "took_s": 0, **result, "ended": ended}, lambda _: None, file)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """Parameters of the measurement; the command's options have the same names and defaults."""
-
-    partitions: tuple[int, ...] = (12, 48, 192)
-    rounds: int = 5
-    kinds: tuple[str, ...] = KINDS
-    only: tuple[str, ...] = EVERY
-    per_second: float = 20.0
-    batch_interval: float = 0.5
-    airflow: bool = False
-    json: Path | None = None
-
-
-def measure(given: Asked) -> dict[str, Any]:
-    """Return all findings, with the circumstances, as written by `--json`; `judged` adds the summary."""
+def measure(given: argparse.Namespace) -> dict[str, Any]:
+    """Return all findings, with the circumstances, as written by `--json`."""
     result: dict[str, Any] = {
         "cores": os.cpu_count(),
         **circumstances(),
@@ -355,7 +342,7 @@ def measure(given: Asked) -> dict[str, Any]:
     return result
 
 
-def measure_rounds(bench: Bench, given: Asked, partitions: int, result: dict[str, Any]) -> None:
+def measure_rounds(bench: Bench, given: argparse.Namespace, partitions: int, result: dict[str, Any]) -> None:
     """Add the runs of all rounds to the result, and store it after each round.
 
     A round's failure is kept beside earlier rounds.
@@ -388,19 +375,17 @@ def _names(allowed: Collection[str]) -> Callable[[str], tuple[str, ...]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--partitions", type=wholes)
-    parser.add_argument("--rounds", type=whole)
-    parser.add_argument("--kinds", type=_names((*KINDS, *FURTHER)))
-    parser.add_argument("--only", type=_names((*EVERY, *OPTIONAL)))
-    parser.add_argument("--per-second", type=float, help="records to each partition")
-    parser.add_argument("--batch-interval", type=float, help="seconds between a Spark consumer's batches")
+    parser = options(__doc__)
+    parser.add_argument("--partitions", type=wholes, default=(12, 48, 192))
+    parser.add_argument("--rounds", type=whole, default=5)
+    parser.add_argument("--kinds", type=_names((*KINDS, *FURTHER)), default=KINDS)
+    parser.add_argument("--only", type=_names((*EVERY, *OPTIONAL)), default=EVERY)
+    parser.add_argument("--per-second", type=float, default=20.0, help="records to each partition")
+    parser.add_argument("--batch-interval", type=float, default=0.5, help="seconds between a Spark consumer's batches")
     parser.add_argument(
         "--airflow", action="store_true", help="Airflow's tasks run our transitions, not the plain loop"
     )
-    parser.add_argument("--json", type=output)
-    parser.set_defaults(**asdict(Asked()))
-    asked = Asked(**vars(parser.parse_args()))
+    asked = parser.parse_args()
     if asked.airflow and FENCED in asked.only and len(asked.only) > 1:
         parser.error(f"Airflow has one fence for all clusters of its connection: measure {FENCED} in a call of its own")
     if asked.airflow and OF_THREE in asked.only:
@@ -410,7 +395,7 @@ def main() -> None:
     if asked.json is not None and asked.json.exists():
         parser.error(f"{asked.json} has a result already; name another file, or remove it")
     result = measure(asked)
-    report(result, lambda found: show(judged(found)), asked.json)
+    report(result, in_full, asked.json)
 
 
 if __name__ == "__main__":

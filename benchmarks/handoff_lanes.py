@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
+from benchmarks.circumstances import PROJECT
 from benchmarks.handoff_clients import (
     COMMIT_MS,
     ClientOrder,
@@ -43,7 +44,6 @@ from coordinator_tasks.settings import TRANSACTIONAL_FENCE, plain_settings, sett
 from spark_apps.launch.launcher import LaunchRequest, report_end
 from spark_apps.plain import DEFAULTS, POLL_S
 
-PROJECT = Path(__file__).resolve().parent.parent
 SPANS = np.dtype([("at", "<f8"), ("partition", "<i4"), ("first", "<i8"), ("end", "<i8")])
 FRESH_S, FRESH_RECORDS = 1.0, 3
 """Who keeps up has processed something of each partition within so long, or within the time of so many records."""

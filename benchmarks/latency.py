@@ -17,10 +17,8 @@
 Every measurement is a process of its own with local[2] and our session settings. All on this machine.
 """
 
-import argparse
 import json
 import struct
-import subprocess
 import sys
 import tempfile
 import threading
@@ -35,11 +33,9 @@ import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.circumstances import in_rounds, noted, told
-from benchmarks.result import grid, output, report, verdict, whole
+from benchmarks.result import grid, of_process, options, report, verdict, whole
 from benchmarks.source import FETCH_WAIT_MS, SPARKS, TITLES, open_stream, spread
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.devstack.embedded.jars import ensure_jars
@@ -211,12 +207,9 @@ def by_part() -> dict[str, float]:
 
 
 def one_run(kind: str, side: str, servers: str, topic: str, times: Times) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.latency", "--worker", kind, side, servers, topic]
+    command = ["-m", "benchmarks.latency", "--worker", kind, side, servers, topic]
     command += ["--seconds", str(times.seconds), "--warm-up", str(times.warm_up_s)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode != 0:
-        sys.exit(f"{kind}, {side} failed; its last words are above")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, float] = of_process(f"{kind}, {side}", *command)
     print(f"{kind}, {side}, {topic}: {json.dumps(found)}", file=sys.stderr)
     return found
 
@@ -249,20 +242,6 @@ def all_runs(rounds: int, kinds: Sequence[str], times: Times) -> dict[str, Any]:
 
 def joined(runs: list[dict[str, float]]) -> dict[str, dict[str, float]]:
     return {name: spread([one[name] for one in runs]) for name in runs[0]}
-
-
-def show(result: dict[str, Any]) -> None:
-    for kind in (kind for kind in KINDS if kind in result):
-        table = Table(
-            title=f"{kind}: medians (min–max), load {result['load_before']:.1f} to {result['load_after']:.1f}"
-        )
-        table.add_column("")
-        names = list(next(iter(result[kind].values())))
-        for name in names:
-            table.add_column(name, justify="right")
-        for side, figures in result[kind].items():
-            table.add_row(side, *(shown(figures.get(name)) for name in names))
-        Console(width=200).print(table)
 
 
 def markdown(result: Mapping[str, Any]) -> str:
@@ -315,10 +294,6 @@ def idle_markdown(result: Mapping[str, Any]) -> str:
     return f"{told(result, in_rounds(rounds))}\n\n{grid(titles, rows)}"
 
 
-def shown(value: dict[str, float] | None) -> str:
-    return "" if value is None else f"{value['median']:.3g} ({value['min']:.3g}–{value['max']:.3g})"
-
-
 def worker(kind: str, side: str, servers: str, topic: str, times: Times) -> dict[str, float]:
     if side == "control":
         return control(servers, topic, kind, times)
@@ -326,12 +301,11 @@ def worker(kind: str, side: str, servers: str, topic: str, times: Times) -> dict
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="of each measurement")
     parser.add_argument("--warm-up", type=float, help="seconds before that (a third as long)")
     parser.add_argument("--rounds", type=whole, default=3)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument("--json", type=output)
     parser.add_argument("--worker", nargs=4, metavar=("KIND", "SIDE", "SERVERS", "TOPIC"))
     given = parser.parse_args()
     times = Times(given.seconds / 3 if given.warm_up is None else given.warm_up, given.seconds)
@@ -341,7 +315,7 @@ def main() -> None:
         return
     with noted(rounds=given.rounds, **asdict(times)) as result:
         result.update(all_runs(given.rounds, given.kinds, times))
-    report(result, show, given.json)
+    report(result, lambda found: "\n\n".join([markdown(found), idle_markdown(found)]), given.json)
 
 
 if __name__ == "__main__":

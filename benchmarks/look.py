@@ -12,7 +12,6 @@ import gc
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -21,8 +20,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks.circumstances import noted, told
-from benchmarks.result import grid, options, report, verdict, whole
+from benchmarks.circumstances import PROJECT, noted, told
+from benchmarks.result import grid, of_process, options, report, verdict, whole
 from benchmarks.scale_simulated import ACTOR, PATHS, Client, Site, decoded
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry, claim_incarnation
 from coordinator_tasks.core.codecs.status_codec import encode_metadata
@@ -134,9 +133,8 @@ def looks(size: tuple[int, int, int], rounds: int) -> dict[str, list[float]]:
 def child(folder: Path, size: str) -> dict[str, list[float]]:
     """Return one round of the code in this folder."""
     env = {**os.environ, "PYTHONPATH": f"{folder}:{folder / 'plugins'}"}
-    asked = [sys.executable, __file__, "--size", size, "--rounds", "1", "--child"]
-    found = subprocess.run(asked, env=env, cwd=folder, capture_output=True, text=True, check=True).stdout
-    return dict(json.loads(found))
+    asked = (__file__, "--size", size, "--rounds", "1", "--child")
+    return dict(of_process(str(folder), *asked, env=env, cwd=folder))
 
 
 def markdown(result: Mapping[str, Any]) -> str:
@@ -165,7 +163,7 @@ def main() -> None:
     if given.child:
         print(json.dumps(looks((consumers, partitions, number), given.rounds)))
         return
-    folders = {"this": Path(__file__).resolve().parent.parent, **({"beside": given.beside} if given.beside else {})}
+    folders = {"this": PROJECT, **({"beside": given.beside} if given.beside else {})}
     seconds: dict[str, dict[str, list[float]]] = {name: {stage: [] for stage in STAGES} for name in folders}
     with noted(size=given.size, rounds=given.rounds, seconds=seconds) as result:
         for _ in range(given.rounds):

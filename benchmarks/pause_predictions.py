@@ -186,10 +186,10 @@ def summed_up(moves: Sequence[Moved]) -> dict[str, Any]:
     }
 
 
-def markdown(*results: Mapping[str, Any] | None) -> str:
+def markdown(*results: Mapping[str, Any]) -> str:
     """Return a row for each result; its line above the table has the same place among the lines."""
     lines, rows = [], []
-    for one in filter(None, results):
+    for one in results:
         said, asked = one["summary"], one["asked"]
         load = f"{said['load_least']:.1f}, {said['load_median']:.1f}, {said['load_most']:.1f}"
         how = f"{asked['partitions']} partitions with {asked['per_second']:g} records/s each"

@@ -8,9 +8,7 @@ exactly once there. Both parse by the same strict expression, sum up on the exec
 are compared. In turns, a process each, local[2]; the first batch is left out of "steady".
 """
 
-import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -25,7 +23,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks import source
 from benchmarks.circumstances import in_rounds, noted, told
-from benchmarks.result import grid, output, report, whole
+from benchmarks.result import grid, of_process, options, report, whole
 from coordinator_tasks.devstack.embedded.jars import ensure_jars
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from spark_apps.agent.threads.runner import TopicRunner
@@ -117,11 +115,8 @@ def order(number: int) -> dict[str, Any]:
 
 def one_run(side: str, servers: str, records: int) -> dict[str, float]:
     with PostgresServer(fsync=True) as server:
-        command = [sys.executable, "-m", "benchmarks.pipeline", "--worker", side, servers, str(records), server.url]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode != 0:
-        sys.exit(f"{side} failed; its last words are above")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+        command = ("-m", "benchmarks.pipeline", "--worker", side, servers, str(records), server.url)
+        found: dict[str, float] = of_process(side, *command)
     return found
 
 
@@ -154,10 +149,9 @@ def markdown(result: Mapping[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--records", type=whole, default=3_000_000)
     parser.add_argument("--rounds", type=whole, default=3)
-    parser.add_argument("--json", type=output)
     parser.add_argument("--worker", nargs=4, metavar=("SIDE", "SERVERS", "RECORDS", "URL"))
     given = parser.parse_args()
     if given.worker:
@@ -167,7 +161,7 @@ def main() -> None:
     records = given.records // BATCHES * BATCHES
     with noted(rounds=given.rounds, records=records) as result:
         result["sides"] = measured(records, given.rounds)
-    report(result, lambda found: print(markdown(found)), given.json)
+    report(result, markdown, given.json)
 
 
 if __name__ == "__main__":

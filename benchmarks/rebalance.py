@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.airflow import airflow_for
-from benchmarks.circumstances import in_rounds, noted, told
+from benchmarks.circumstances import PROJECT, in_rounds, noted, told
 from benchmarks.plain_loop import looping
 from benchmarks.result import grid, options, report, verdict, whole
 from benchmarks.servers import served, until
@@ -29,7 +29,6 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import history, store, topics
 from coordinator_tasks.wiring import Settings, open_coordinator
 
-PROJECT = Path(__file__).resolve().parent.parent
 TOPIC, PARTITIONS = "orders", 12
 STAYING = ("stays-1", "stays-2")
 PAUSE_S = 2.0

@@ -1,9 +1,8 @@
 """Records a load for `benchmarks.autoscale`: how many records a second are written to each partition of a topic.
 
-    python -m benchmarks.record_load [--minutes 10] [--kafka HOST:PORT --topic NAME] [--json FILE]
+    python -m benchmarks.record_load [--minutes 10] [--json FILE]
 
-With `--topic` it looks at a topic of a running broker. Without, it starts a broker with a topic of 24 partitions, and writes
-there what this machine does: each second, a record for every few context switches of each process, with the process's name as the
+It starts a broker with a topic of 24 partitions, and writes there what this machine does: each second, a record for every few context switches of each process, with the process's name as the
 key. So the rates come in bursts, and partitions are as uneven as the processes are.
 """
 
@@ -12,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from confluent_kafka import Producer
 from benchmarks.circumstances import circumstances
 from benchmarks.result import options, report
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
-from coordinator_tasks.core.errors import NotManaged
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 
 TOPIC, PARTITIONS = "work", 24
@@ -67,22 +65,18 @@ def switches() -> Counter[tuple[int, str]]:
     return found
 
 
-def recorded(kafka: str, topic: str, minutes: float) -> dict[str, Any]:
-    """Rates of each partition, a row for every few seconds. Raises `NotManaged` if the broker has no such topic."""
-    client = {"bootstrap.servers": kafka, "log_level": "1"}
-    described = ConfluentKafkaAdmin(client).describe([topic])[topic]
-    if described is None:
-        raise NotManaged(f"the broker at {kafka} has no topic {topic!r}; correct the name")
-    partitions = range(described.partition_count)
-    offsets = ConfluentGroupOffsets(client, "record-load")
+def recorded(kafka: str, minutes: float) -> dict[str, Any]:
+    """Rates of each partition, a row for every few seconds."""
+    partitions = range(PARTITIONS)
+    offsets = ConfluentGroupOffsets({"bootstrap.servers": kafka, "log_level": "1"}, "record-load")
     rows: list[list[int]] = []
-    began, before = time.monotonic(), offsets.ends(topic, partitions)
+    began, before = time.monotonic(), offsets.ends(TOPIC, partitions)
     while time.monotonic() - began < minutes * 60:
         time.sleep(max(0.0, began + (len(rows) + 1) * EVERY_S - time.monotonic()))
-        now = offsets.ends(topic, partitions)
+        now = offsets.ends(TOPIC, partitions)
         rows.append([round((now[p] - before[p]) / EVERY_S) for p in partitions])
         before = now
-    return {"every_s": EVERY_S, "partitions": len(partitions), "rates": rows}
+    return {"every_s": EVERY_S, "partitions": PARTITIONS, "rates": rows}
 
 
 def show(result: dict[str, Any]) -> str:
@@ -95,22 +89,13 @@ def show(result: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Record, and show the result."""
     parser = options(__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--kafka", default="")
-    parser.add_argument("--topic", default="")
     given = parser.parse_args()
-    if bool(given.kafka) != bool(given.topic):
-        parser.error("give --kafka and --topic together, or neither to record what this machine does")
-    with ExitStack() as stack:
-        kafka, topic = given.kafka, given.topic
-        if not topic:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="record-load-")))
-            kafka, topic = stack.enter_context(EmbeddedKafka(folder)).bootstrap_servers, TOPIC
-            ConfluentKafkaAdmin({"bootstrap.servers": kafka}).create_topic(TOPIC, PARTITIONS)
-            stack.enter_context(written(kafka))
-        found = recorded(kafka, topic, given.minutes)
+    with tempfile.TemporaryDirectory(prefix="record-load-") as folder, EmbeddedKafka(Path(folder)) as broker:
+        ConfluentKafkaAdmin({"bootstrap.servers": broker.bootstrap_servers}).create_topic(TOPIC, PARTITIONS)
+        with written(broker.bootstrap_servers):
+            found = recorded(broker.bootstrap_servers, given.minutes)
     report({"circumstances": circumstances(), **found}, show, given.json)
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,6 +54,14 @@ def output(text: str) -> Path:
     if problem:
         raise argparse.ArgumentTypeError(f"{text} cannot be written: {problem}; name another file")
     return file
+
+
+def of_process(what: str, *arguments: str, **how: Any) -> Any:
+    """Return the JSON in the last line of a Python process of its own. Raises `SystemExit` if the process fails."""
+    done = subprocess.run([sys.executable, *arguments], stdout=subprocess.PIPE, text=True, check=False, **how)
+    if done.returncode != 0:
+        sys.exit(f"{what} failed; its last words are above")
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def whole(text: str) -> int:

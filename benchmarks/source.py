@@ -1,6 +1,6 @@
 """Our source beside Spark's own Kafka source: records/s, MB/s, CPU per record, first batch, total time.
 
-    PYTHONPATH=. python benchmarks/source.py [--records 6000000] [--rounds 3] [--json FILE] [--svg FILE]
+    PYTHONPATH=. python benchmarks/source.py [--records 6000000] [--rounds 3] [--json FILE]
 
 Every measurement is a process of its own with local[2], reads the same records of 4 partitions, in batches of a twelfth,
 and writes them nowhere (Spark's sink "noop"); "mapInArrow" has a Python stage behind the source. In each round the sides
@@ -12,7 +12,6 @@ processes and Kafka's clients together, not that of the broker.
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,11 +26,9 @@ import pyarrow as pa
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.circumstances import in_rounds, noted, told
-from benchmarks.result import grid, output, report, verdict, whole
+from benchmarks.result import grid, of_process, options, report, verdict, whole
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.core.model import TopicNode
@@ -244,15 +241,6 @@ def fill(servers: str, topic: str, values: Sequence[bytes], records: int) -> Non
     producer.flush()
 
 
-def one_run(side: str, stage: str, servers: str, topic: str, records: int) -> dict[str, float]:
-    command = [sys.executable, __file__, "--worker", side, stage, servers, topic, str(records)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode != 0:
-        sys.exit(f"{side}, {stage}, {topic} failed; its last words are above")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
 def all_cells(given: argparse.Namespace) -> list[dict[str, Any]]:
     cells: list[dict[str, Any]] = []
     if set(SPARKS) & set(given.sides):
@@ -269,7 +257,8 @@ def all_cells(given: argparse.Namespace) -> list[dict[str, Any]]:
                 for number in range(given.rounds):
                     order = given.sides if number % 2 == 0 else given.sides[::-1]
                     for side in (*order, "control"):
-                        figures = one_run(side, stage, kafka.bootstrap_servers, topic, records)
+                        asked = (side, stage, kafka.bootstrap_servers, topic, str(records))
+                        figures = of_process(f"{side}, {stage}, {topic}", __file__, "--worker", *asked)
                         figures["steady_mb_per_s"] = figures["steady_per_s"] * size / 1e6
                         found.setdefault(side, []).append(figures)
                         print(f"{size} B, {stage}, round {number + 1}, {side}: {json.dumps(figures)}", file=sys.stderr)
@@ -288,19 +277,6 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 # For people ----------------------------------------------------------------------------------------------------------
-
-
-def show(result: dict[str, Any]) -> None:
-    table = Table(title=f"medians (min–max), {result['cores']} cores, load {result['load_before']:.1f}")
-    for name in ("", *FIGURES.values(), "steady / Spark's better"):
-        table.add_column(name, justify="right" if name else "left")
-    for cell in result["cells"]:
-        theirs = max((cell["sides"][s]["steady_per_s"]["median"] for s in SPARKS if s in cell["sides"]), default=None)
-        for side, figures in cell["sides"].items():
-            ratio = f"{figures['steady_per_s']['median'] / theirs:.2f}" if theirs and side != "control" else ""
-            name = f"{cell['size']} B, {cell['stage']}, {cell['records']:,}: {side}"
-            table.add_row(name, *(shown(figures[figure]) for figure in FIGURES), ratio)
-    Console(width=200).print(table)
 
 
 def digits_of(value: Mapping[str, float]) -> int:
@@ -342,37 +318,14 @@ def middle(value: Mapping[str, float]) -> str:
     return f"{value['median']:,.{digits_of(value)}f}"
 
 
-def plot(result: dict[str, Any]) -> str:
-    """Bars of the steady records/s, with a line from the least to the most."""
-    colours = {"ours": "#2a7", "jvm": "#c72", "tuned": "#e95", "control": "#bbb"}
-    bars = [(cell, side, f["steady_per_s"]) for cell in result["cells"] for side, f in cell["sides"].items()]
-    scale = 500 / max(value["max"] for _, _, value in bars)
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="900" height="{24 * len(bars) + 40}" font-family="sans-serif" font-size="12">',
-        '<text x="10" y="18">records/s after the first batch: median, least and most</text>',
-    ]
-    for number, (cell, side, value) in enumerate(bars):
-        y = 30 + 24 * number
-        least, middle, most = (value[name] * scale for name in ("min", "median", "max"))
-        lines += [
-            f'<text x="10" y="{y + 14}">{cell["size"]} B, {cell["stage"]}, {side}</text>',
-            f'<rect x="200" y="{y}" width="{middle:.0f}" height="18" fill="{colours[side]}"/>',
-            f'<path d="M{200 + least:.0f} {y + 9}H{200 + most:.0f}" stroke="black"/>',
-            f'<text x="{210 + most:.0f}" y="{y + 14}">{value["median"]:,.0f}</text>',
-        ]
-    return "\n".join([*lines, "</svg>", ""])
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--records", type=whole, default=6_000_000, help="of 150 bytes; of larger ones as many bytes")
     parser.add_argument("--rounds", type=whole, default=3)
     parser.add_argument("--sizes", type=whole, nargs="+", default=list(SIZES))
     parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
     parser.add_argument("--folder", type=Path, help="where the broker keeps the records (a temporary folder)")
-    parser.add_argument("--json", type=output)
-    parser.add_argument("--svg", type=output)
     parser.add_argument("--worker", nargs=5, metavar=("SIDE", "STAGE", "SERVERS", "TOPIC", "RECORDS"))
     given = parser.parse_args()
     if given.worker:
@@ -381,9 +334,7 @@ def main() -> None:
         return
     with noted(rounds=given.rounds) as result:
         result["cells"] = all_cells(given)
-    report(result, show, given.json)
-    if given.svg:
-        given.svg.write_text(plot(result))
+    report(result, markdown, given.json)
 
 
 if __name__ == "__main__":

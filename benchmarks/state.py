@@ -1,36 +1,28 @@
-"""State: what it adds to the stall of a moved partition, its batches, and records per CPU second beside Spark's state.
+"""State: what it adds to the stall of a moved partition, and its batches.
 
     python -m benchmarks.state [--keys 1000,100000,1000000] [--rounds 15] [--json FILE]
 
 Stall: a new owner's claim and first batch of 1,000 rows, with state and without, in turns; PostgreSQL and SQLite run on
-this host. Batches: 24,000 rows of random keys. CPU: a Spark application reads the same Parquet files, and counts the rows
-of each key by `Stateful` on SQLite, or by `transformWithState` with RocksDB; its whole process tree counts, without the
-start and the first file.
+this host. Batches: 24,000 rows of random keys.
 """
 
-import argparse
 import random
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
 from benchmarks.circumstances import in_rounds, noted, told
-from benchmarks.result import grid, output, report, verdict, whole, wholes
-from benchmarks.source import cpu_s
+from benchmarks.result import grid, options, report, verdict, whole, wholes
 from coordinator_tasks.core.model import Token
 from spark_apps.delivery import SinkStep, Writer
 from spark_apps.delivery.database import Database
 from spark_apps.delivery.database_sink import DatabaseSink
-from spark_apps.spark.session import configure
 from spark_apps.state.codec import encode
 from spark_apps.state.sink import StatefulSink
 from spark_apps.state.stateful import Stateful, stateful_sink
@@ -39,11 +31,9 @@ from tests.postgres_server import PostgresServer
 from tests.stateful_bench import TOTALS, Counting
 
 FIRST_ROWS, LARGE_ROWS, LARGE_ROUNDS = 1_000, 24_000, 7
-FILES, FILE_ROWS = 8, 24_000
 STALL_MS, LARGE_MS = 50, 1_000
 FILL_ROWS = 100_000
 SEED = 1
-PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 ROWS = T.StructType().add("key", T.StringType()).add("partition", T.IntegerType()).add("offset", T.LongType())
 ARROW = pa.schema([("key", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())])
 
@@ -52,8 +42,8 @@ def nothing(*_: object) -> None:
     """Store no rows: the rows of a processor are not what is measured."""
 
 
-def stateful(url: str, frame: Any = None) -> StatefulSink:
-    rows = frame or SimpleNamespace(schema=ROWS)
+def stateful(url: str) -> StatefulSink:
+    rows: Any = SimpleNamespace(schema=ROWS)
     return stateful_sink(Stateful(rows, Counting(), DatabaseSink(Database(url), nothing, nothing), output=TOTALS))
 
 
@@ -119,58 +109,6 @@ def measure(url: str, keys: int, rounds: int) -> dict[str, list[float]]:
     return found
 
 
-# Beside Spark's state ---------------------------------------------------------------------------------------------------
-
-
-def application(way: str, keys: int, folder: Path) -> float:
-    """Return the records per CPU second of a Spark application over the files, without the first."""
-    chance, source = random.Random(SEED), folder / "rows"
-    source.mkdir(parents=True)
-    builder = configure(SparkSession.builder.master("local[2]").appName(way))
-    spark = (
-        builder.config("spark.ui.enabled", "false")
-        .config("spark.sql.streaming.stateStore.providerClass", PROVIDER)
-        .getOrCreate()
-    )
-    try:
-        frame = spark.readStream.schema(ROWS).option("maxFilesPerTrigger", 1).parquet(str(source))
-        pq.write_table(batch(FILE_ROWS, keys, 0, chance), source / "0.parquet")
-        query = (_stateful_query if way == "stateful" else _spark_query)(frame, folder).start()
-        query.processAllAvailable()
-        before = cpu_s()
-        for number in range(1, FILES + 1):
-            pq.write_table(batch(FILE_ROWS, keys, number * FILE_ROWS, chance), source / f"{number}.parquet")
-            query.processAllAvailable()
-        used = cpu_s() - before
-        query.stop()
-    finally:
-        spark.stop()
-    return round(FILES * FILE_ROWS / used)
-
-
-def _stateful_query(frame: DataFrame, folder: Path) -> Any:
-    url = f"sqlite:///{folder}/state.sqlite"
-    owner = Owner(lambda: stateful(url, frame), Writer("c", "orders", "id", "a"))
-    moved = list[bool]()
-
-    def write(rows: DataFrame, _: int) -> None:
-        owner.move(rows.toArrow(), moves=not moved)
-        moved.append(True)
-
-    return frame.writeStream.foreachBatch(write).option("checkpointLocation", str(folder / "checkpoint"))
-
-
-def _spark_query(frame: DataFrame, folder: Path) -> Any:
-    counted = frame.groupBy("key").transformWithState(Counting(), TOTALS, "Update", "None")
-    written = counted.writeStream.outputMode("update").foreachBatch(
-        lambda rows, _: rows.write.format("noop").mode("append").save()
-    )
-    return written.option("checkpointLocation", str(folder / "checkpoint"))
-
-
-# The report -------------------------------------------------------------------------------------------------------------
-
-
 def markdown(result: Mapping[str, Any]) -> str:
     rows = []
     for cell in result["cells"]:
@@ -191,34 +129,24 @@ def markdown(result: Mapping[str, Any]) -> str:
         "targets",
     )
     how = (in_rounds(result["rounds"]), "medians (least to most)")
-    cpu = [
-        [f"{one['keys']:,}", f"{one['stateful']:,}", f"{one['spark']:,}", f"{one['stateful'] / one['spark']:.1f}"]
-        for one in result["cpu"]
-    ]
-    table = f"{told(result, *how)}\n\n{grid(titles, rows, ('targets',))}"
-    if not cpu:
-        return table
-    beside = grid(("keys", "`Stateful`, records per CPU second", "`transformWithState`", "ratio"), cpu)
-    return f"{table}\n\n{beside}"
+    return f"{told(result, *how)}\n\n{grid(titles, rows, ('targets',))}"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = options(__doc__)
     parser.add_argument("--keys", type=wholes, default=(1_000, 100_000, 1_000_000))
     parser.add_argument("--rounds", type=whole, default=15)
-    parser.add_argument("--without-spark", action="store_true", help="leave out the comparison with Spark's state")
-    parser.add_argument("--json", type=output)
     given = parser.parse_args()
-    with noted(rounds=given.rounds, cells=[], cpu=[]) as result, tempfile.TemporaryDirectory() as folder:
-        with PostgresServer(fsync=True) as server:
-            for database, url in {"SQLite": f"sqlite:///{folder}/rows.sqlite", "PostgreSQL": server.url}.items():
-                for keys in given.keys:
-                    cell = {"database": database, "keys": keys, "ms": measure(url, keys, given.rounds)}
-                    result["cells"].append(cell)
-        for keys in () if given.without_spark else given.keys[:2]:
-            ways = {way: application(way, keys, Path(folder) / f"{way}-{keys}") for way in ("stateful", "spark")}
-            result["cpu"].append({"keys": keys, **ways})
-    report(result, lambda found: print(markdown(found)), given.json)
+    with (
+        noted(rounds=given.rounds, cells=[]) as result,
+        tempfile.TemporaryDirectory() as folder,
+        PostgresServer(fsync=True) as server,
+    ):
+        for database, url in {"SQLite": f"sqlite:///{folder}/rows.sqlite", "PostgreSQL": server.url}.items():
+            for keys in given.keys:
+                cell = {"database": database, "keys": keys, "ms": measure(url, keys, given.rounds)}
+                result["cells"].append(cell)
+    report(result, markdown, given.json)
 
 
 if __name__ == "__main__":

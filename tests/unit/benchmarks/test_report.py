@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.handoff_report import joined, measured, quartiles, summary, targets
+from benchmarks.handoff_summary import joined, measured, quartiles, summary, targets
 
 
 def run(
