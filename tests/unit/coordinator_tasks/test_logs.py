@@ -90,13 +90,6 @@ def test_an_exception_stays_in_its_line(capsys: pytest.CaptureFixture[str]) -> N
     assert rest[-1].startswith("ValueError: invalid literal")
 
 
-def test_text_of_others_is_no_line_of_its_own_in_json(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.set_up("json")
-    log.warning('a name with "quotes"\n{"event": "forged"}', extra={"topic": "or\nders"})
-    (line,) = objects(capsys)
-    assert (line["event"], line["topic"]) == ('a name with "quotes"\n{"event": "forged"}', "or\nders")
-
-
 def test_text_of_others_makes_no_second_line_and_reaches_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     for form in ("text", "json"):
         logs.set_up(form)

@@ -152,11 +152,6 @@ def test_settings_that_only_a_consumer_refuses_are_refused_by_us() -> None:
     assert "session.timeout.ms" in str(answer)
 
 
-def test_a_text_where_the_library_wants_a_group_of_settings_is_refused_by_us() -> None:
-    with pytest.raises(BadSettings, match=r"not usable: .*default\.topic\.config"):
-        ConfluentKafkaAdmin({"bootstrap.servers": "127.0.0.1:1", "default.topic.config": "acks=1"})
-
-
 @pytest.mark.parametrize("more", [{"acks": "1"}, {"message.timeout.ms": "300000"}])
 def test_settings_that_a_producer_refuses_are_refused(monkeypatch: pytest.MonkeyPatch, more: dict[str, str]) -> None:
     settings = {"bootstrap.servers": "127.0.0.1:1", **more}

@@ -1,9 +1,6 @@
 """Why no ZooKeeper server grants a session; with real servers in `tests/contract/test_zookeeper_login.py`."""
 
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from kazoo.exceptions import AuthFailedError, ConnectionDropped
@@ -11,6 +8,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
 from coordinator_tasks.adapters.zookeeper_causes import Causes, why_silent
+from tests.fakes.raw_server import answering
 
 HOSTS = [("zk1", 1), (" zk2", 2)]
 
@@ -20,28 +18,6 @@ def dropped(cause: Exception | None = None) -> Exception:
     error: Exception = ConnectionDropped("socket connection broken")
     error.__context__ = cause
     return error
-
-
-@contextmanager
-def answering(answer: bytes) -> Iterator[int]:
-    """A port that sends `answer` to every request, and hangs up."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = server.accept()
-                except OSError:
-                    return
-                with connection:
-                    connection.recv(1024)
-                    connection.sendall(answer)
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield server.getsockname()[1]
-        server.shutdown(socket.SHUT_RDWR)
-        thread.join(5.0)
 
 
 def test_the_search_ends_only_when_no_server_can_answer() -> None:

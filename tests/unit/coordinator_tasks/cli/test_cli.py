@@ -3,7 +3,8 @@
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ from coordinator_tasks import __version__, installed
 from coordinator_tasks.adapters.discovery import claim_incarnation
 from coordinator_tasks.cli import main
 from coordinator_tasks.cli.base import user
-from coordinator_tasks.core.codecs.codec import decode_node, decode_release, encode_release
 from coordinator_tasks.core.codecs.member_codec import encode_claim, encode_directive, encode_fleet
+from coordinator_tasks.core.errors import UNREADABLE
 from coordinator_tasks.core.machine.unread import NO_OWNER
 from coordinator_tasks.core.model import (
     Answer,
@@ -26,69 +27,48 @@ from coordinator_tasks.core.model import (
     IdClaim,
     Isolation,
     Member,
-    Release,
-    RunningPartition,
     Silence,
     StartRule,
     StateSize,
-    Token,
-    TopicNode,
-    TopicStatus,
     Unreachable,
 )
 from coordinator_tasks.core.ports import Create, SetData
-from coordinator_tasks.core.protocol import holding
 from coordinator_tasks.core.protocol.fence import Bounds, NoStart, start_position
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes.fleet import record_end
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.plan.transitions import TopicReport
 from coordinator_tasks.service.run import loop
-from tests.fakes.cluster import Cluster
-from tests.fakes.zookeeper import FakeZooKeeper
+from tests.world import site as world
 
 
-@dataclass
-class Site(Cluster):
-    """A cluster in memory; consumers obey at once."""
-
-    name: str = "site"
-    sessions: dict[str, FakeZooKeeper] = field(default_factory=dict)
+class Site(world.Site):
+    """A cluster in memory; consumers obey as soon as they are asked."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.kafka.create_topic("orders", 6)
 
     def joins(self, consumer: str, topics: tuple[str, ...] = ()) -> None:
-        session = self.sessions[consumer] = self.server.connect()
-        self.join(consumer, session, topics)
+        session = self.server.connect()
+        self.process(self.join(consumer, session, topics), session)
         self.statuses.answers[consumer] = self.obey
         self.clock.advance(10)
 
     def obey(self, member: Member) -> Answer:
-        """Act on the present topic node, release the owed partitions, and report the running partitions."""
-        topics = {}
-        for topic in self.zk.children(self.paths.assignments):
-            path = self.paths.topic(topic)
-            raw = self.zk.get(path).data
-            if not raw.endswith(b"}"):
-                continue  # nothing planned, or not to be read
-            node = decode_node(path, raw)
-            for partition, entry in holding.owes_release(node, member.consumer, member.incarnation, False).items():
-                token = Token(entry.epoch, member.incarnation, node.generation)
-                release = Release(entry.epoch, member.consumer, member.incarnation, 5, node.generation, token)
-                self.zk.transact([SetData(self.paths.partition(topic, partition), encode_release(release))])
-            releases = {}
-            for child in self.zk.children(path):
-                release_path = self.paths.partition(topic, int(child))
-                found = decode_release(release_path, self.zk.get(release_path).data)
-                if found is not None:
-                    releases[int(child)] = found
-            granted = holding.grants(node, member.consumer, member.incarnation, releases, isolated=False)
-            running = {p: RunningPartition(5, g.token, started=True, lag_records=3) for p, g in granted.items()}
-            held = holding.may_hold(node, member.consumer, member.incarnation, isolated=False)
-            topics[topic] = TopicStatus(node.generation, node.epoch, held, running)
-        return ConsumerStatus(member.consumer, "site", member.incarnation, "boot", "ok", topics)
+        with suppress(*UNREADABLE):
+            self.everybody_acts()
+        return self.processes[member.consumer].answer(member)
+
+    def says(self, consumer: str, change: Callable[[ConsumerStatus], ConsumerStatus]) -> None:
+        """Change the consumer's answers from now on."""
+
+        def answered(member: Member) -> Answer:
+            answer = self.obey(member)
+            assert isinstance(answer, ConsumerStatus)
+            return change(answer)
+
+        self.statuses.answers[consumer] = answered
 
 
 Run = Callable[..., tuple[int, str, str]]
@@ -96,7 +76,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def shop() -> Site:
-    return Site()
+    return Site("site")
 
 
 @pytest.fixture
@@ -114,11 +94,6 @@ def stable(run: Run, site: Site, *consumers: str) -> None:
 def steps(run: Run) -> None:
     for _ in range(6):
         assert run("step")[0] == 0
-
-
-def node_of(site: Site) -> TopicNode:
-    path = site.paths.topic("orders")
-    return decode_node(path, site.zk.get(path).data)
 
 
 def the_json(answer: tuple[int, str, str]) -> Any:
@@ -230,8 +205,7 @@ def test_status_shows_consumers_and_their_partitions(run: Run, site: Site) -> No
     run("isolate", "consumer-b", "--why", "wrong disk", "--yes")
     run("drain", "consumer-c", "--why", "new host")
     site.statuses.answers["consumer-a"] = Unreachable(Silence.SILENT, "no answer within 2 s")
-    site.sessions["consumer-d"].close()
-    site.statuses.answers["consumer-d"] = Unreachable(Silence.REFUSED, "refused")
+    site.dies("consumer-d", None)
     run("set-fleet", "tax", "--application", "app.py", "--consumer", "consumer-f", "--argument=--topics=tax")
     claim = encode_claim(IdClaim("consumer-f", 7))
     site.zk.transact([Create(site.paths.id("consumer-f"), claim)])
@@ -251,8 +225,6 @@ def test_status_shows_consumers_and_their_partitions(run: Run, site: Site) -> No
     assert found["consumer-e"]["problem"].startswith(
         "it has never registered: the launcher or the DAG `consumers` starts"
     )
-    (topic,) = found["consumer-c"]["topics"]
-    assert len(topic["running"]) * 3 == topic["lag_records"]
     out = run("status")[1]
     assert "wrong disk" in out
     assert "new host" in out
@@ -266,8 +238,7 @@ def test_a_text_that_is_not_utf_8_is_refused_in_one_line(run: Run, site: Site) -
 def test_status_names_unread_topics_and_void_registrations_of_a_consumer(run: Run, site: Site) -> None:
     site.joins("consumer-a", topics=("(?=orders).*", "other"))
     said = "topic other may be assigned to this consumer, but none of its pipelines matches"
-    status = replace(site.obey(Member("consumer-a", 1, "", "boot")), reports=(said,))
-    site.statuses.answers["consumer-a"] = status
+    site.says("consumer-a", lambda status: replace(status, reports=(said,)))
     (found,) = the_json(run("status", "--json"))
     assert found["reports"][0].startswith("registered for topics: '(?=orders).*' is no pattern of topics: ")
     assert found["reports"][1] == said
@@ -279,16 +250,13 @@ def test_what_a_consumer_cannot_process_is_told_of_the_topic_and_of_the_consumer
     stable(run, site, "consumer-a")
     why = "partition 3 waits at offset 5: ValueError: bad record (failed 4 times; tried again)"
 
-    def fails(member: Member) -> Answer:
-        answer = site.obey(member)
-        assert isinstance(answer, ConsumerStatus)
+    def fails(status: ConsumerStatus) -> ConsumerStatus:
         failures = (Failure((3,), "ValueError: bad record", 4, 12.0, 3.0),)
-        orders = replace(answer.topics["orders"], failures=failures, reports=(why,))
-        return replace(
-            answer, health=f"failing: topic orders: {why}", condition=Condition.FAILING, topics={"orders": orders}
-        )
+        orders = replace(status.topics["orders"], failures=failures, reports=(why,))
+        health = f"failing: topic orders: {why}"
+        return replace(status, health=health, condition=Condition.FAILING, topics={"orders": orders})
 
-    site.statuses.answers["consumer-a"] = fails
+    site.says("consumer-a", fails)
     told = "consumer-a cannot process partition 3 of topic orders for 12 s: ValueError: bad record"
     for command in ("topics", "status"):
         code, out, error = run(command)
@@ -306,14 +274,12 @@ def test_what_a_consumer_cannot_process_is_told_of_the_topic_and_of_the_consumer
 def test_the_state_of_a_partition_is_told_by_explain_and_by_status(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a")
 
-    def keeps(member: Member) -> Answer:
-        answer = site.obey(member)
-        assert isinstance(answer, ConsumerStatus)
-        orders = answer.topics["orders"]
+    def keeps(status: ConsumerStatus) -> ConsumerStatus:
+        orders = status.topics["orders"]
         running = {3: replace(orders.running[3], state=StateSize(1_200, 5_000, 1_700_000_000_000))}
-        return replace(answer, topics={"orders": replace(orders, running={**orders.running, **running})})
+        return replace(status, topics={"orders": replace(orders, running={**orders.running, **running})})
 
-    site.statuses.answers["consumer-a"] = keeps
+    site.says("consumer-a", keeps)
     told = "1,200 rows, 5,000 bytes, earliest timer 2023-11-14 22:13:20 UTC"
     assert f"state 3: {told}" in run("explain", "orders")[1]
     assert "state" not in run("explain", "orders", "--partition", "2")[1]
@@ -323,28 +289,24 @@ def test_the_state_of_a_partition_is_told_by_explain_and_by_status(run: Run, sit
     }
 
 
-@pytest.mark.parametrize("lasted_s", [12.0, 400.0])
 @pytest.mark.parametrize("command", ["topics", "status"])
-def test_an_outage_of_the_sink_is_told_once_for_all_consumers_and_topics(
-    run: Run, site: Site, command: str, lasted_s: float
-) -> None:
+def test_an_outage_of_the_sink_is_told_once_for_all_consumers_and_topics(run: Run, site: Site, command: str) -> None:
     site.kafka.create_topic("refunds", 2)
     assert run("add-topic", "refunds", "--group", "g")[0] == 0
     stable(run, site, "consumer-a", "consumer-b")
 
-    def fails(member: Member) -> Answer:
-        answer = site.obey(member)
-        assert isinstance(answer, ConsumerStatus)
-        why, claims = f"SinkUnavailable: no route from {member.consumer}", "the database takes no claims"
-        failures = (Failure((), why, 2, lasted_s, away=True), Failure((0,), claims, 1, 1.0, away=True))
+    def fails(status: ConsumerStatus) -> ConsumerStatus:
+        why, claims = f"SinkUnavailable: no route from {status.consumer}", "the database takes no claims"
+        failures = (Failure((), why, 2, 400.0, away=True), Failure((0,), claims, 1, 1.0, away=True))
         reports = (f"the topic is not read: {why} (failed 2 times; it is tried again)", claims)
-        topics = {topic: replace(one, failures=failures, reports=reports) for topic, one in answer.topics.items()}
+        topics = {topic: replace(one, failures=failures, reports=reports) for topic, one in status.topics.items()}
         health = f"failing: topic orders: {reports[0]}"
-        return replace(answer, health=health, condition=Condition.FAILING, topics=topics)
+        return replace(status, health=health, condition=Condition.FAILING, topics=topics)
 
-    site.statuses.answers |= dict.fromkeys(("consumer-a", "consumer-b"), fails)
+    for consumer in ("consumer-a", "consumer-b"):
+        site.says(consumer, fails)
     code, out, error = run(command)
-    outage = f"the sink does not answer for {lasted_s:.0f} s (consumer-a, consumer-b, 8 partitions of 2 topics)"
+    outage = "the sink does not answer for 400 s (consumer-a, consumer-b, 8 partitions of 2 topics)"
     assert (code, error) == (1, f"{outage}: SinkUnavailable: no route from consumer-a\n")
     assert ("no route" in out, "claims" in out) == (False, False)
     assert out.count("the sink does not answer") == {"topics": 2, "status": 4}[command]
@@ -370,8 +332,7 @@ def test_a_fleet_that_is_being_started_is_told_instead_of_asking_for_a_consumer(
 def test_an_announced_restart_is_told_once_while_its_partitions_wait(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a", "consumer-b")
     assert run("expect-restart", "consumer-a", "--within", "10", "--why", "new kernel")[0] == 0
-    site.sessions["consumer-a"].close()
-    site.statuses.answers["consumer-a"] = Unreachable(Silence.REFUSED, "refused")
+    site.dies("consumer-a", None)
     assert run("status")[1].count("new kernel") == 1
 
 
@@ -383,8 +344,7 @@ def test_a_crash_loop_tells_its_reason_how_often_and_when_the_next_process_gets_
     for life in range(1, 6):
         site.joins("consumer-a")
         if life < 5:
-            site.sessions["consumer-a"].close()
-            site.statuses.answers["consumer-a"] = Unreachable(Silence.REFUSED, "refused")
+            site.dies("consumer-a", None)
             record_end(site.coordinator, "consumer-a", life, Ending.REAPED, why)
     steps(run)
     loop = f"incarnation 4 has ended: {why} (4 times in a row); its id gets partitions again at "
@@ -396,21 +356,12 @@ def test_a_crash_loop_tells_its_reason_how_often_and_when_the_next_process_gets_
     site.kafka.create_topic("clicks", 1)
     run("add-topic", "clicks", "--group", "g", "--why", "x")
     run("set-fleet", "web", "--application", "app.py", "--consumer", "w", "--argument=--topics=clicks", "--why", "x")
-    site.sessions["consumer-a"].close()
+    site.dies("consumer-a", None)
     record_end(site.coordinator, "consumer-a", 5, Ending.REAPED, why)
     for command in ("status", "topics"):
         assert f"incarnation 5 has ended: {why} (5 times in a row)" in run(command)[1]
-    run(
-        "set-fleet",
-        "sales",
-        "--application",
-        "app.py",
-        "--consumer",
-        "consumer-a",
-        "--argument=--topics=orders",
-        "--why",
-        "x",
-    )
+    fleet = ("set-fleet", "sales", "--application", "app.py", "--consumer", "consumer-a", "--why", "x")
+    run(*fleet, "--argument=--topics=orders")
     rows = {one["topic"]: one["reason"] for one in json.loads(run("topics", "--json")[1])}
     assert (why in rows["orders"], why in rows["clicks"]) == (True, False), "the fleet of clicks has not crashed"
 
@@ -458,10 +409,13 @@ def test_offsets_are_reset_after_a_look_at_what_that_means(run: Run, site: Site)
     stable(run, site, "consumer-a")
     site.kafka.append("orders", 0, 50)
     reset = ("reset-offsets", "orders", "--to", "latest", "--why", "old", "--partition", "0")
-    assert run(*reset, "--dry-run")[1].strip() == "partition 0 would continue at 50, nothing was committed"
-    assert node_of(site).seeks == {}
+    assert (
+        run(*reset, "--dry-run")[1].strip()
+        == "partition 0 would continue at 50, was at 0: 50 offsets would be left out"
+    )
+    assert site.node().seeks == {}
     assert the_json(run(*reset, "--execute", "--json"))[0]["target"] == 50
-    assert node_of(site).seeks[0].offset == 50
+    assert site.node().seeks[0].offset == 50
     steps(run)
     assert "partition 0 continues at 50" in " ".join(run("history", "orders")[1].split())
     code, _, error = run("reset-offsets", "orders", "--to", "noon", "--why", "x")
@@ -475,7 +429,7 @@ def test_the_remedy_for_a_partition_without_a_start_is_a_command_that_gives_it_o
     command = str(refused.value).partition("choose its first offset: ")[2]
     code, _, error = run(*command.replace("TOPIC", "orders").replace("WHY", "new").split())
     assert (code, error) == (0, "")
-    assert {p: seek.offset for p, seek in node_of(site).seeks.items()} == {1: 0}
+    assert {p: seek.offset for p, seek in site.node().seeks.items()} == {1: 0}
 
 
 def test_the_fleet_is_set_and_drained_from(run: Run, site: Site) -> None:
@@ -524,8 +478,6 @@ def test_a_fleet_is_scaled_and_its_size_is_checked(run: Run, site: Site) -> None
             ("set-fleet", "sales", "--application", "{code}.py", "--consumer", "a"),
             "KPC-019: the fleet of 'sales' names",
         ),
-        (("redeploy", "nosuch"), "KPC-012"),
-        (("upgrade", "nosuch", "v2"), "KPC-012"),
         (
             ("upgrade", "sales", "v2"),
             "KPC-024: the fleet 'sales' has no version 'v2' (it has: 1.4); say what it runs",
@@ -533,9 +485,6 @@ def test_a_fleet_is_scaled_and_its_size_is_checked(run: Run, site: Site) -> None
         (("upgrade", "sales", "v2", "--step", "50", "--step", "5"), "KPC-024: the steps 50, 5 cannot be"),
         (("upgrade", "sales", "v2", "--rule", "mine"), "KPC-025: the settings have no rule 'mine'"),
         (("upgrade-report", "sales"), "KPC-012: the fleet 'sales' has no upgrade"),
-        (("pause-upgrade", "sales"), "KPC-012"),
-        (("continue-upgrade", "sales"), "KPC-012"),
-        (("roll-back-upgrade", "sales"), "KPC-012"),
     ):
         code, out, err = run(*words)
         assert (code, out, err.count("\n")) == (2, "", 1)
@@ -543,53 +492,37 @@ def test_a_fleet_is_scaled_and_its_size_is_checked(run: Run, site: Site) -> None
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "says"),
+    ("arguments", "says"),
     [
-        (("add-topic", "orders/x", "--group", "g"), 2, "cannot be a topic name"),
-        (("add-topic", "", "--group", "g"), 2, "the topic name is empty"),
-        (("add-topic", "orders"), 2, "Missing option '--group'"),
-        (("add-topic", "orders", "--group", ""), 2, "the consumer group is empty"),
-        (("add-topic", "orders", "--group", "g" * 256), 2, "the consumer group has 256 characters, more than 255"),
-        (("add-topic", "orders", "--group", "g\x1b[2J"), 2, "has characters that cannot be shown"),
+        (("add-topic", "orders/x", "--group", "g"), "cannot be a topic name"),
+        (("add-topic", "", "--group", "g"), "the topic name is empty"),
+        (("add-topic", "orders"), "Missing option '--group'"),
+        (("add-topic", "orders", "--group", ""), "the consumer group is empty"),
+        (("add-topic", "orders", "--group", "g" * 256), "the consumer group has 256 characters, more than 255"),
+        (("add-topic", "orders", "--group", "g\x1b[2J"), "has characters that cannot be shown"),
         (
             ("add-topic", "orders", "--group", "g", "--parameter", "measure=lag", "--parameter", "measure=bytes"),
-            2,
             "--parameter gives 'measure' twice; give it once",
         ),
-        (("add-topic", "orders", "--group", "g", "--property", "x"), 2, "--property 'x' is not name=value"),
-        (
-            ("add-topic", "orders", "--group", "g", "--property", "group.id=x"),
-            2,
-            "'group.id' is no property of a topic",
-        ),
+        (("add-topic", "orders", "--group", "g", "--property", "x"), "--property 'x' is not name=value"),
+        (("add-topic", "orders", "--group", "g", "--property", "group.id=x"), "'group.id' is no property of a topic"),
         (
             ("add-topic", "orders", "--group", "g", "--strategy", "weighted", "--parameter", "floor=2"),
-            2,
             "'floor' of strategy",
         ),
-        (("set-strategy", "orders"), 2, "topic 'orders' is not managed by cluster 'site'"),
-        (("explain", "orders"), 2, "is not managed by cluster 'site'"),
-        (("remove-topic", "orders"), 2, "is not managed by cluster 'site'"),
-        (
-            ("plan", "orders"),
-            2,
-            "is not managed by cluster 'site' (it manages: none); correct the name, or add the topic",
-        ),
-        (("preview", "orders"), 2, "is not managed by cluster 'site' (it manages: none)"),
-        (("history", "orders"), 2, "is not managed by cluster 'site' (it manages: none)"),
-        (("history", "--limit", "9" * 20), 2, "Input should be less than or equal to 1000000"),
-        (("plan", "x" * 100_000), 2, " ... "),
-        (("topics", "--output", "x" * 100_000), 2, " ... "),
-        (("set-fleet", "f", "--application", "a\x1b[2J", "--consumer", "a"), 2, "has characters that cannot be shown"),
-        (("isolate", "a\x07b", "--why", "x"), 2, "cannot be a consumer id"),
-        (("drain", "nobody"), 2, "Missing option '--why'"),
-        (("pin", "orders", "consumer-a"), 2, "Missing option '--partition'"),
-        (("nosuch",), 2, "No such command 'nosuch'"),
+        (("set-strategy", "orders"), "topic 'orders' is not managed by cluster 'site'"),
+        (("plan", "orders"), "is not managed by cluster 'site' (it manages: none); correct the name, or add the topic"),
+        (("history", "--limit", "9" * 20), "Input should be less than or equal to 1000000"),
+        (("plan", "x" * 100_000), " ... "),
+        (("topics", "--output", "x" * 100_000), " ... "),
+        (("set-fleet", "f", "--application", "a\x1b[2J", "--consumer", "a"), "has characters that cannot be shown"),
+        (("isolate", "a\x07b", "--why", "x"), "cannot be a consumer id"),
+        (("nosuch",), "No such command 'nosuch'"),
     ],
 )
-def test_bad_input_is_one_line(run: Run, arguments: tuple[str, ...], code: int, says: str) -> None:
+def test_bad_input_is_one_line(run: Run, arguments: tuple[str, ...], says: str) -> None:
     ended, out, err = run(*arguments)
-    assert (ended, out) == (code, "")
+    assert (ended, out) == (2, "")
     assert says in err
     assert err.startswith("error: ")
     assert err.count("\n") == 1

@@ -164,24 +164,17 @@ def test_an_undo_is_shown_first_and_done_with_execute(run: Run, shop: Shop) -> N
         (("--topic", "orders", "--to-latest", "--dry-run"), "--dry-run and --execute contradict each other"),
         (("--topic", "orders", "--to-latest", "--to-offset", "3"), "given are --to-latest and --to-offset"),
         (("--to-latest",), "say which topics"),
-        (("--to-latest", "--topic", "orders", "--all-topics"), "say which topics"),
-        (("--to-latest", "--topic", "orders:"), "'' are no partitions of topic 'orders'"),
         (("--to-latest", "--topic", "orders:0-2"), "'0-2' are no partitions"),
         (("--to-latest", "--topic", "orders:0", "--topic", "orders:1"), "--topic names 'orders' twice"),
         (("--to-latest", "--topic", "or/ders"), "cannot be a topic name"),
-        (("--to-latest", "--topic", "clicks"), "'clicks' is not managed"),
         (("--to-latest", "--all-topics", "--group", "h"), "manages no topic for group 'h' (its groups: g)"),
-        (("--to-latest", "--topic", "orders", "--group", "h"), "is managed for group 'g', not for 'h'"),
         (("--to-offset", "-5", "--topic", "orders"), "an offset is a whole number from 0"),
-        (("--shift-by", "1", "--topic", "orders"), "cannot be shifted by +1: nothing is committed"),
         (("--by-duration", "1h", "--topic", "orders"), "a duration is written as"),
         (("--to-datetime", "noon", "--topic", "orders"), "'noon' is no position"),
-        (("--to-datetime", "2026-11-21T08:15:00Z and so on", "--topic", "orders"), "is no position"),
         (
             ("--from-file", "/nowhere/x.csv"),
             "/nowhere/x.csv cannot be read: No such file or directory; name a file with",
         ),
-        (("--from-file", "/nowhere/x.csv", "--topic", "orders"), "cannot be read"),
     ],
 )
 def test_bad_input_is_one_line_and_changes_nothing(run: Run, shop: Shop, arguments: tuple[str, ...], says: str) -> None:
@@ -196,12 +189,8 @@ def test_bad_input_is_one_line_and_changes_nothing(run: Run, shop: Shop, argumen
     [
         ("orders,3,5", "topic 'orders' has no partition 3; it has partitions 0 to 2; name some of these"),
         ("clicks,0,5", "line 1 of the offsets: topic 'clicks' is not managed here"),
-        ("\x89PNG", "line 1 of the offsets: it has 1 field"),
-        ('"or\nders",0,5', "topic 'or\\nders' is not managed here"),
         ('"orders,0,5', "it has 1 field; write topic,partition,offset"),
-        ("../x,0,5", "topic '../x' is not managed here"),
         ("[" * 200_000, "line 1 of the offsets is no CSV; write lines of topic,partition,offset"),
-        ("orders,\u0663,5", "is no partition"),
         ("orders,0,5\n" * 200_000, "has more than 2000000 bytes, which is too large; name a file with lines of"),
     ],
 )

@@ -124,17 +124,10 @@ def test_steps_are_replayed_one_after_the_other_without_a_cluster(run: Run, file
     ("steps", "said"),
     [
         (["join"], "'join' is no step; give join=N, leave=ID"),
-        (["join="], "'join=' is no step"),
-        (["grow=2"], "'grow=2' is no step"),
         (["join=0"], "'join=0' has no number from 1 to 999999999; give one, such as join=2"),
-        (["join=-1"], "'join=-1' has no number from 1"),
-        (["join=2.7"], "'join=2.7' has no number from 1"),
-        (["join=99999999999999999999"], "has no number from 1 to 999999999"),
-        (["leave=zoe"], "consumer 'zoe' is not registered (registered: a, b); name one of these"),
         (["crash=a", "crash=a"], "consumer 'a' is not registered (registered: b); name one of these"),
         (["strategy=weighted,lag"], "'strategy=weighted,lag' with 'lag' is not name=value"),
         (["strategy=weighted,measure=lag,measure=bytes"], "gives 'measure' twice; give it once"),
-        (["growth=capacity=9,capacity=8"], "gives 'capacity' twice; give it once"),
         (["growth="], "'growth=' is no step"),
         (
             ["growth=load=2"],
@@ -146,7 +139,6 @@ def test_steps_are_replayed_one_after_the_other_without_a_cluster(run: Run, file
             ["growth=capacity=9,max=2.7"],
             "max in 'growth=capacity=9,max=2.7' is no whole number; give one, such as max=2",
         ),
-        (["growth=capacity=9,minutes=1.5"], "minutes in 'growth=capacity=9,minutes=1.5' is no whole number"),
         (["growth=capacity=9,min=5,max=4"], "a fleet cannot grow from 5 to 4 consumers"),
         (["growth=capacity=9,catch_up=60,max=4"], "the snapshot has no rates of records"),
         (["partitions=2"], "topic 'orders' has 4 partitions, and Kafka never takes one away"),
@@ -162,17 +154,12 @@ def test_a_wrong_step_is_one_line_and_exit_code_2(run: Run, file: str, steps: li
 
 def test_a_file_that_is_no_snapshot_is_one_line_and_exit_code_2(run: Run, tmp_path: Path) -> None:
     wrong, huge, pipe = tmp_path / "wrong.json", tmp_path / "huge.json", tmp_path / "pipe"
-    deep, twice = tmp_path / "deep.json", tmp_path / "twice.json"
     wrong.write_text("{}")
-    deep.write_text('{"a":' * 100_000 + "1" + "}" * 100_000)
-    twice.write_text('{"kind": "x", "kind": "partition coordinator snapshot"}')
     with huge.open("wb") as sparse:
         sparse.truncate(10**12)
     os.mkfifo(pipe)
     for path, said in (
         (wrong, "field 'kind' is not 'partition coordinator snapshot'; this is no snapshot, take one with"),
-        (deep, "(it is nested too deeply); this is no snapshot"),
-        (twice, "(an object has 'kind' twice); this is no snapshot"),
         (huge, "has more than 67108864 bytes, which is too large; name a file that `coordinator snapshot` has written"),
         (pipe, "is no file, but a folder, a pipe or a device; name a file that `coordinator snapshot` has written"),
         (tmp_path / "none", "cannot be read: No such file or directory; name a file that"),

@@ -119,10 +119,6 @@ CASES: dict[str, tuple[Callable[[Answers], Any], str, CheckResult, str]] = {
         lambda a: a["/api/v2/monitor/health"].update(triggerer={"status": None}),
         "Airflow triggerer", CheckResult.FAILED, "waits, questions and the watcher of ZooKeeper stand still",
     ),
-    "sick scheduler": (
-        lambda a: a["/api/v2/monitor/health"].update(scheduler={"status": "unhealthy"}),
-        "Airflow scheduler", CheckResult.FAILED, "airflow scheduler",
-    ),
     "no plugin": (lambda a: a["/api/v2/plugins"].update(plugins=[]), "Airflow plugin", CheckResult.FAILED, "plugins folder"),
     "broken DAG file": (
         lambda a: a["/api/v2/importErrors"].update(import_errors=[{"filename": "reconcile.py"}]),
@@ -147,10 +143,6 @@ CASES: dict[str, tuple[Callable[[Answers], Any], str, CheckResult, str]] = {
     "old reconcile": (
         lambda a: a["/api/v2/dags/reconcile/dagRuns"].update(dag_runs=[run("success", 900)]),
         "Airflow reconcile", CheckResult.FAILED, "free slots",
-    ),
-    "a run of reconcile that is queued for a later day": (
-        lambda a: a["/api/v2/dags/reconcile/dagRuns"].update(dag_runs=[ahead("queued", "run_after"), run("success", 20)]),
-        "Airflow reconcile", CheckResult.FAILED, "mark that run as failed",
     ),
     "a run of reconcile whose logical date is in the future": (
         lambda a: a["/api/v2/dags/reconcile/dagRuns"].update(dag_runs=[ahead("running", "logical_date")]),
@@ -181,7 +173,6 @@ CASES: dict[str, tuple[Callable[[Answers], Any], str, CheckResult, str]] = {
         "Airflow setting scheduler_idle_sleep_time", CheckResult.WARNING, "set it to 0.1",
     ),
     "hidden settings": (lambda a: a.update({"/api/v2/config": 403}), "Airflow settings", CheckResult.WARNING, "expose_config"),
-    "plugins not allowed": (lambda a: a.update({"/api/v2/plugins": 403}), "Airflow plugin", CheckResult.WARNING, ""),
     "not this API": (lambda a: a.update({"/api/v2/dags": []}), "Airflow DAGs", CheckResult.FAILED, "from 3.2 on"),
     "error of the server": (lambda a: a.update({"/api/v2/assets": 500}), "Airflow watcher", CheckResult.FAILED, ""),
 }  # fmt: skip
@@ -241,18 +232,14 @@ def told(ago_s: float | None) -> Answers:
     ("told_ago_s", "changed_ago_s", "result"),
     [
         (100.0, 101.0, CheckResult.OK),
-        (2 * 86_400.0, 3 * 86_400.0, CheckResult.OK),
-        (600.0, 300.0, CheckResult.FAILED),
         (305.0, 300.0, CheckResult.FAILED),
         (301.0, 300.0, CheckResult.OK),
         (None, 300.0, CheckResult.FAILED),
         (600.0, 20.0, CheckResult.OK),
-        (None, 20.0, CheckResult.OK),
         (None, 2 * 86_400.0, CheckResult.OK),
     ],
     ids=[
-        *("told", "quiet for long", "not told", "only the one before told", "clocks apart", "nothing told ever"),
-        *("just now", "just now, first", "events were cleaned"),
+        *("told", "only the one before told", "clocks apart", "nothing told ever", "just now", "events were cleaned"),
     ],
 )
 def test_a_silent_watcher_does_not_run(told_ago_s: float | None, changed_ago_s: float, result: CheckResult) -> None:

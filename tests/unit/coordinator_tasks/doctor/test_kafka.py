@@ -119,21 +119,3 @@ def test_a_topic_that_kafka_does_not_describe_is_a_finding_and_hides_no_other(mo
     assert rights.says == "not checked: ZooKeeper does not say which topics are managed"
     assert found["topic bills"].says == "Kafka has no such topic"
     assert found["Kafka: expiry of offsets"].result is CheckResult.OK
-
-
-def test_a_managed_topic_that_was_recreated_is_named_with_the_remedy() -> None:
-    class Rights:
-        def topic_id(self, topic: str) -> str:
-            if topic == "denied":
-                raise NoAccess("denied")
-            return "new-id" if topic == "orders" else "id"
-
-    def found(topic: str, managed: str = "id") -> list[DoctorFinding]:
-        return list(kafka._recreated(cast(Any, Rights()), topic, managed))
-
-    (one,) = found("orders")
-    assert (one.check, one.result, one.mend) == ("topic orders", CheckResult.FAILED, "remove it here and add it again")
-    assert one.says.startswith("topic orders was recreated in Kafka (id new-id, managed is id): ")
-    assert "partitions are stopped" in one.says
-    assert found("bills") == found("denied") == [], "the right to describe a topic is a check of its own"
-    assert found("orders", "") == [], "a topic that is not managed has no stored id"
