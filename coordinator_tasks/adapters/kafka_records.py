@@ -28,7 +28,12 @@ _END = KafkaError._PARTITION_EOF  # noqa: SLF001 - its only name
 _LOST = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})  # noqa: SLF001 - its only name
 _OF_CONSUMERS = ("fetch.", "queued.", "auto.", "enable.partition.eof", "isolation.level", "group.id")
 _HEADERS = methodcaller("headers")
-"""Used in place of `message.headers()`: `kafka_samples` says why."""
+"""Used in place of `message.headers()`.
+
+If a name is not UTF-8, the client raises an error and also returns a broken list. Python notices the error only if the
+method is called in this way. Many calls in the usual way end the process by a segmentation fault (confluent-kafka
+2.16.1, Python 3.11).
+"""
 
 
 class ConfluentRecords:

@@ -35,21 +35,21 @@ class KafkaRights:
 
     def brokers(self) -> tuple[str, ...]:
         """Return the addresses of the cluster's brokers. Every account may ask."""
+        return tuple(sorted(f"{node.host}:{node.port}" for node in self._nodes()))
+
+    def _nodes(self) -> list[Any]:
         answer = self._broker.results(
             lambda client, time_out: {"": client.describe_cluster(request_timeout=time_out)}
         ).only("the cluster")
-        return tuple(sorted(f"{node.host}:{node.port}" for node in answer.nodes))
+        return list(answer.nodes)
 
     def offsets_kept_s(self, problems: dict[str, CoordinatorError]) -> float | None:
         """Return the shortest time for which a broker keeps offsets after a group's last commit; `None` if unknown.
 
         `problems` gets the brokers that gave no answer, each with the reason.
         """
-        answer = self._broker.results(
-            lambda client, time_out: {"": client.describe_cluster(request_timeout=time_out)}
-        ).only("the cluster")
         entries = []
-        for one in answer.nodes:  # a request names one broker, and goes to this broker
+        for one in self._nodes():  # a request names one broker, and goes to this broker
             try:
                 found = self._configuration(ConfigResource(ConfigResource.Type.BROKER, str(one.id)))
             except Refused:  # this account lacks the right to ask

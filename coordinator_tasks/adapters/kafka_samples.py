@@ -4,18 +4,17 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import closing
-from operator import methodcaller
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from coordinator_tasks.adapters.broker import built
+from coordinator_tasks.adapters.kafka_records import AT_ONCE, record_of
 from coordinator_tasks.core.errors import KafkaUnavailable
 from coordinator_tasks.library_log import LIBRARY_LOG
 
 LIMIT_S = 3.0
 """Seconds for a sample of all requested partitions. A partition that takes longer gets no figure."""
-AT_ONCE = 500
 _OWN = {
     "enable.auto.commit": False,
     "auto.offset.reset": "earliest",
@@ -24,13 +23,6 @@ _OWN = {
     "queued.max.messages.kbytes": 1_024,
     "fetch.queue.backoff.ms": 1_000,
 }
-_HEADERS = methodcaller("headers")
-"""Used in place of `message.headers()`.
-
-If a name is not UTF-8, the client raises an error and also returns a broken list. Python notices the error only if the
-method is called in this way. Many calls in the usual way end the process by a segmentation fault (confluent-kafka
-2.16.1, Python 3.11).
-"""
 
 
 class ConfluentRecordSampler:
@@ -56,17 +48,6 @@ class ConfluentRecordSampler:
             for message in consumer.consume(AT_ONCE, min(left, 0.1)):
                 partition = message.partition()
                 if message.error() is None and partition is not None:
-                    sums[partition] += _bytes(message)
+                    sums[partition] += record_of(message).size
                     counts[partition] += 1
         return {partition: sums[partition] / count for partition, count in counts.items()}
-
-
-def _bytes(message: Any) -> int:
-    return len(message.key() or b"") + len(message.value() or b"") + _header_bytes(message)
-
-
-def _header_bytes(message: Any) -> int:
-    try:
-        return sum(len(name) + len(value or b"") for name, value in _HEADERS(message) or ())
-    except (SystemError, UnicodeDecodeError):  # a name is not UTF-8, so the client gives no header at all
-        return 0

@@ -39,6 +39,9 @@ Opener = Callable[[], AbstractContextManager[Coordinator]]
 Topic = Annotated[str, typer.Argument(help="A topic of Kafka.", show_default=False)]
 Topics = Annotated[list[str] | None, typer.Argument(help="Managed topics; empty = all.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Execute = Annotated[bool, typer.Option("--execute", help="Make the change; the default only shows the change.")]
+Why = Annotated[str, typer.Option(help="The reason, in a single line; kept in the history.")]
+By = Annotated[str, typer.Option(help="Person behind the request; your user name is kept as well.")]
 
 
 class Format(StrEnum):

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from coordinator_tasks.cli.base import Format, Json, Output, given_settings, how_of, listed, say_how_to_execute
+from coordinator_tasks.cli.base import Execute, Format, Json, Output, given_settings, how_of, listed, say_how_to_execute
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.text.partition_text import counted, cut
 from coordinator_tasks.fleet_values import SQLITE
@@ -83,9 +83,7 @@ def drop(
     offset: Annotated[
         int | None, typer.Option(min=0, help="Only this record, of --partition.", show_default=False)
     ] = None,
-    execute: Annotated[
-        bool, typer.Option("--execute", help="Make the change; the default only shows the change.")
-    ] = False,
+    execute: Execute = False,
     how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:

@@ -10,9 +10,12 @@ import typer
 from coordinator_tasks import show
 from coordinator_tasks.cli import actions
 from coordinator_tasks.cli.base import (
+    By,
+    Execute,
     Format,
     Json,
     Output,
+    Why,
     actor,
     exit_if_left_out,
     how_of,
@@ -75,15 +78,13 @@ def reset(
         Path | None, typer.Option(help="To the offsets of a file with lines of topic,partition,offset.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the change (the default).")] = False,
-    execute: Annotated[
-        bool, typer.Option("--execute", help="Make the change; the default only shows the change.")
-    ] = False,
+    execute: Execute = False,
     state: Annotated[
         StateOnReset | None, typer.Option(help="What happens to state; needed for partitions with state.")
     ] = None,
     export: Annotated[bool, typer.Option("--export", help=EXPORT)] = False,
-    why: Annotated[str, typer.Option(help="The reason, in a single line; kept in the history.")] = "",
-    by: Annotated[str, typer.Option(help="Person behind the request; your user name is kept as well.")] = "",
+    why: Why = "",
+    by: By = "",
     how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:

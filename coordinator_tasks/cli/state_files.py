@@ -13,10 +13,13 @@ from coordinator_tasks import show
 from coordinator_tasks.cli.base import (
     LOOK,
     RUN,
+    By,
+    Execute,
     Format,
     Json,
     Output,
     Topics,
+    Why,
     actor,
     exit_if_left_out,
     how_of,
@@ -144,11 +147,9 @@ def import_state(
         str, typer.Option(help="The file's cluster, if the name differs.", show_default=False)
     ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check and show the import (the default).")] = False,
-    execute: Annotated[
-        bool, typer.Option("--execute", help="Make the change; the default only shows the change.")
-    ] = False,
-    why: Annotated[str, typer.Option(help="The reason, in a single line; kept in the history.")] = "",
-    by: Annotated[str, typer.Option(help="Person behind the request; your user name is kept as well.")] = "",
+    execute: Execute = False,
+    why: Why = "",
+    by: By = "",
     how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:

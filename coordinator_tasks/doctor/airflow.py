@@ -18,7 +18,7 @@ import httpx
 
 from coordinator_tasks.core.errors import BadSettings, CoordinatorError, NoAccess, NodeMissing, Unavailable
 from coordinator_tasks.core.text.partition_text import shown
-from coordinator_tasks.doctor.findings import CheckResult, DoctorFinding, broken
+from coordinator_tasks.doctor.findings import CheckResult, DoctorFinding, broken, failure, good, warning
 from coordinator_tasks.status_tokens import is_token
 
 LIMIT_S = 10.0
@@ -164,7 +164,7 @@ def examine(api: Api, cluster: str, look: Callable[[], ClusterFacts] = ClusterFa
         except _UNANSWERED as error:
             yield _unanswered("Airflow", error)
             return
-        yield DoctorFinding("Airflow", CheckResult.OK, f"{asked.url} answers; version {version}")
+        yield good("Airflow", f"{asked.url} answers; version {version}")
         yield _clocks(asked)
         site = look()
         found: dict[str, Json] = {}
@@ -212,12 +212,7 @@ def _unanswered(check: str, error: Exception) -> DoctorFinding:
         )
     if isinstance(error, CoordinatorError):
         return broken(check, error)
-    return DoctorFinding(
-        check,
-        CheckResult.FAILED,
-        "the answer is not that of Airflow's API v2",
-        "give the address of an Airflow from 3.2 on",
-    )
+    return failure(check, "the answer is not that of Airflow's API v2", "give the address of an Airflow from 3.2 on")
 
 
 def _line(text: object) -> str:
@@ -230,26 +225,21 @@ def _health(api: Api) -> Iterator[DoctorFinding]:
     for service, mend in _SERVICES.items():
         status = (said.get(service) or {}).get("status")
         if status == "healthy":
-            yield DoctorFinding(f"Airflow {service}", CheckResult.OK, "it is healthy")
+            yield good(f"Airflow {service}", "it is healthy")
         else:
-            yield DoctorFinding(f"Airflow {service}", CheckResult.FAILED, f"it is {_line(status or 'not there')}", mend)
+            yield failure(f"Airflow {service}", f"it is {_line(status or 'not there')}", mend)
 
 
 def _plugin(api: Api) -> Iterator[DoctorFinding]:
     names = [one["name"] for one in api.get("/plugins", limit=1000)["plugins"]]
     if PLUGIN in names:
-        yield DoctorFinding("Airflow plugin", CheckResult.OK, "the api-server has it: pages and links are there")
+        yield good("Airflow plugin", "the api-server has it: pages and links are there")
     else:
         mend = "install the wheel beside Airflow, or put plugins/ into its plugins folder, and restart the api-server"
-        yield DoctorFinding("Airflow plugin", CheckResult.FAILED, "the api-server does not have it", mend)
+        yield failure("Airflow plugin", "the api-server does not have it", mend)
     errors = [_line(one["filename"]) for one in api.get("/importErrors", limit=100)["import_errors"]]
     if errors:
-        yield DoctorFinding(
-            "Airflow DAG files",
-            CheckResult.WARNING,
-            f"not read: {shown(errors)}",
-            "see Airflow's first page for each error",
-        )
+        yield warning("Airflow DAG files", f"not read: {shown(errors)}", "see Airflow's first page for each error")
 
 
 def _dags(api: Api, cluster: str, found: dict[str, Json], needed: Collection[str]) -> Iterator[DoctorFinding]:
@@ -273,7 +263,7 @@ def _dags(api: Api, cluster: str, found: dict[str, Json], needed: Collection[str
             says = f"{found[name]['dag_id']} is paused{_without(name)}"
             yield DoctorFinding(check, worst, says, f"`airflow dags unpause {found[name]['dag_id']}`")
         else:
-            yield DoctorFinding(check, CheckResult.OK, f"{found[name]['dag_id']} is on")
+            yield good(check, f"{found[name]['dag_id']} is on")
 
 
 def _without(name: str) -> str:
@@ -290,29 +280,25 @@ def _reconcile(api: Api, found: Mapping[str, Json]) -> Iterator[DoctorFinding]:
         return
     ended = [one for one in runs if one["state"] in ("success", "failed") and one["end_date"]]
     if not ended:
-        yield DoctorFinding(
-            "Airflow reconcile", CheckResult.WARNING, "it has not run to its end yet", "wait a minute, and see its runs"
-        )
+        yield warning("Airflow reconcile", "it has not run to its end yet", "wait a minute, and see its runs")
         return
     last = max(ended, key=lambda one: datetime.fromisoformat(one["end_date"]))
     ago_s = (datetime.now(UTC) - datetime.fromisoformat(last["end_date"])).total_seconds()
     says = f"its last run ended as {_line(last['state'])} {ago_s:.0f} s ago"
     if last["state"] == "failed":
-        yield DoctorFinding(
+        yield failure(
             "Airflow reconcile",
-            CheckResult.FAILED,
             says,
             "see the log of its task `look`: it names the connection or the right that is missing",
         )
     elif ago_s > RECENT_S:
-        yield DoctorFinding(
+        yield failure(
             "Airflow reconcile",
-            CheckResult.FAILED,
             f"{says}, and it is due every minute",
             "see whether scheduler and workers have free slots",
         )
     else:
-        yield DoctorFinding("Airflow reconcile", CheckResult.OK, says)
+        yield good("Airflow reconcile", says)
 
 
 def _others_blocked(api: Api, found: Mapping[str, Json]) -> Iterator[DoctorFinding]:
@@ -346,11 +332,9 @@ def _begins(run: Mapping[str, Json]) -> float:
 
 def _clocks(api: Api) -> DoctorFinding:
     if api.apart_s <= CLOCKS_S:
-        return DoctorFinding(
-            "Airflow clock", CheckResult.OK, f"the api-server and this host are at most {CLOCKS_S:g} s apart"
-        )
+        return good("Airflow clock", f"the api-server and this host are at most {CLOCKS_S:g} s apart")
     says = f"the api-server and this host are {api.apart_s:.0f} s apart: times on the pages and waiting times count wrongly"
-    return DoctorFinding("Airflow clock", CheckResult.WARNING, says, "synchronize the clocks (NTP) of all hosts")
+    return warning("Airflow clock", says, "synchronize the clocks (NTP) of all hosts")
 
 
 def _watchers(api: Api, cluster: str, changed: Mapping[str, float]) -> Iterator[DoctorFinding]:
@@ -366,24 +350,21 @@ def _watchers(api: Api, cluster: str, changed: Mapping[str, float]) -> Iterator[
         check = f"Airflow watcher of {scope}"
         if not assets or not assets[0]["watchers"]:
             mend = "turn its DAG on, and restart the dag-processor; until then only `reconcile` finds changes, within a minute"
-            yield DoctorFinding(check, CheckResult.FAILED, f"nothing watches ZooKeeper for asset {name}", mend)
+            yield failure(check, f"nothing watches ZooKeeper for asset {name}", mend)
             continue
         last = (assets[0].get("last_asset_event") or {}).get("timestamp")
         told_at = datetime.fromisoformat(last).timestamp() if last else 0.0
         at, now = changed.get(scope, 0.0), time.time()
         known = last or now - at < DAY_S  # otherwise Airflow may have deleted old events
         if known and told_at < at - SKEW_S and now - at > TOLD_WITHIN_S:
-            yield DoctorFinding(
+            yield failure(
                 check,
-                CheckResult.FAILED,
                 f"it has not told what changed in ZooKeeper {now - at:.0f} s ago; last change told: {_line(last or 'none')}",
                 "restart the triggerer, and see its log for `holding:`: it has no connection to ZooKeeper, or no free slot "
                 "([triggerer] capacity); until then only `reconcile` finds changes, within a minute",
             )
             continue
-        yield DoctorFinding(
-            check, CheckResult.OK, f"a trigger watches it; last change told: {_line(last or 'none yet')}"
-        )
+        yield good(check, f"a trigger watches it; last change told: {_line(last or 'none yet')}")
 
 
 def _pools(api: Api, found: Mapping[str, Json]) -> Iterator[DoctorFinding]:
@@ -397,22 +378,17 @@ def _pools(api: Api, found: Mapping[str, Json]) -> Iterator[DoctorFinding]:
         try:
             said = api.get(f"/pools/{quote(pool, safe='')}")
         except NodeMissing:
-            yield DoctorFinding(
+            yield failure(
                 check,
-                CheckResult.FAILED,
                 f"tasks of {name} need it, and it is not there",
                 f"`airflow pools set {_line(pool)} 8 coordinator`",
             )
             continue
         slots, waiting = said["slots"], said["queued_slots"]
         if slots > 0 or slots == -1:
-            yield DoctorFinding(
-                check, CheckResult.OK, f"{slots} slots, {said['open_slots']} open, {waiting} tasks wait"
-            )
+            yield good(check, f"{slots} slots, {said['open_slots']} open, {waiting} tasks wait")
         else:
-            yield DoctorFinding(
-                check, CheckResult.FAILED, f"it has {slots} slots: no task of {name} ever runs", "give it slots"
-            )
+            yield failure(check, f"it has {slots} slots: no task of {name} ever runs", "give it slots")
 
 
 def _connections(api: Api) -> Iterator[DoctorFinding]:
@@ -420,12 +396,10 @@ def _connections(api: Api) -> Iterator[DoctorFinding]:
         check = f"Airflow connection {name}"
         try:
             said = api.get(f"/connections/{name}")
-            yield DoctorFinding(
-                check, CheckResult.OK, f"it is in Airflow's database; host {_line(said.get('host') or 'in its extra')}"
-            )
+            yield good(check, f"it is in Airflow's database; host {_line(said.get('host') or 'in its extra')}")
         except NodeMissing:
             says = "not in Airflow's database; it may be in the environment or in a secrets backend"
-            yield DoctorFinding(check, CheckResult.OK, f"{says}: whether it works is shown by reconcile")
+            yield good(check, f"{says}: whether it works is shown by reconcile")
 
 
 def _settings(api: Api) -> Iterator[DoctorFinding]:
@@ -434,9 +408,7 @@ def _settings(api: Api) -> Iterator[DoctorFinding]:
         sections = api.get("/config")["sections"]
     except NoAccess:
         mend = "set [api] expose_config to non-sensitive-only, or compare them with docs/operations.md (Airflow's own settings)"
-        yield DoctorFinding(
-            "Airflow settings", CheckResult.WARNING, "not checked: this Airflow does not show its configuration", mend
-        )
+        yield warning("Airflow settings", "not checked: this Airflow does not show its configuration", mend)
         return
     given = {(one["name"], option["key"]): _line(option["value"]) for one in sections for option in one["options"]}
     slow = []
@@ -449,6 +421,6 @@ def _settings(api: Api) -> Iterator[DoctorFinding]:
             continue  # the API hides the value
     for (section, key), better in slow:
         says = f"[{section}] {key} is {given[section, key]}: transitions take longer"
-        yield DoctorFinding(f"Airflow setting {key}", CheckResult.WARNING, says, f"set it to {better}")
+        yield warning(f"Airflow setting {key}", says, f"set it to {better}")
     if not slow:
-        yield DoctorFinding("Airflow settings", CheckResult.OK, "none of those that slow transitions down")
+        yield good("Airflow settings", "none of those that slow transitions down")

@@ -13,7 +13,7 @@ from coordinator_tasks.core.protocol.kafka_rights import Side
 from coordinator_tasks.core.protocol.znodes import children
 from coordinator_tasks.doctor import kafka, zookeeper
 from coordinator_tasks.doctor.airflow import ClusterFacts
-from coordinator_tasks.doctor.findings import CheckResult, DoctorFinding, broken, servers
+from coordinator_tasks.doctor.findings import DoctorFinding, broken, failure, good, servers, warning
 from coordinator_tasks.installed import Installed, installed
 from coordinator_tasks.java import ADVICE, JavaUnavailable, find_java
 from coordinator_tasks.settings import Settings
@@ -25,7 +25,7 @@ OLDEST = {"pyspark": "4.2", "pyspark-client": "4.2", "apache-airflow": "3.2"}
 
 def examine(settings: Settings, side: Side, topics: Mapping[str, str] | None = None) -> Iterator[DoctorFinding]:
     """Yield the findings of all checks of a side. `topics`: topic → group, in addition to the managed topics."""
-    yield DoctorFinding("settings", CheckResult.OK, f"cluster {settings.cluster}, examined as {side}")
+    yield good("settings", f"cluster {settings.cluster}, examined as {side}")
     yield from _clients(installed())
     yield _java()
     yield from _tokens(settings)
@@ -36,9 +36,7 @@ def examine(settings: Settings, side: Side, topics: Mapping[str, str] | None = N
         yield broken("ZooKeeper", error)
     else:
         try:
-            yield DoctorFinding(
-                "ZooKeeper", CheckResult.OK, f"{settings.zookeeper} answers; {zookeeper.account(settings)}"
-            )
+            yield good("ZooKeeper", f"{settings.zookeeper} answers; {zookeeper.account(settings)}")
             yield servers("ZooKeeper versions", zookeeper_versions(settings.zookeeper, settings.zookeeper_access))
             yield from zookeeper.examine(settings, side, zk)
             paths = Paths(settings.cluster)
@@ -81,12 +79,12 @@ def _clients(found: Installed) -> Iterator[DoctorFinding]:
         if name in found.packages and _number(found.packages[name]) < _number(least)
     }
     if not old:
-        yield DoctorFinding("installed here", CheckResult.OK, says)
+        yield good("installed here", says)
         return
     names = " and ".join(f"{name} {found.packages[name]}" for name in old)
     wanted = ", ".join(f"{name} {least}" for name, least in old.items())
     mend = f"install {wanted} or newer here: docs/versions.md says what was tried"
-    yield DoctorFinding("installed here", CheckResult.FAILED, f"{says}: {names} cannot run what we need", mend)
+    yield failure("installed here", f"{says}: {names} cannot run what we need", mend)
 
 
 def _number(version: str) -> tuple[int, ...]:
@@ -100,18 +98,17 @@ def _java() -> DoctorFinding:
         java = find_java()
     except JavaUnavailable as error:
         says = f"{error.says}; consumers without Spark, and the coordinator, need none"
-        return DoctorFinding("Java", CheckResult.WARNING, says, f"for consumers with Spark {ADVICE}")
-    return DoctorFinding("Java", CheckResult.OK, f"Java {java.version} in {java.home}")
+        return warning("Java", says, f"for consumers with Spark {ADVICE}")
+    return good("Java", f"Java {java.version} in {java.home}")
 
 
 def _tokens(settings: Settings) -> Iterator[DoctorFinding]:
     if settings.status_token or settings.status_token_file:
         clear = "" if settings.status_ca else "; without status_ca it goes in clear to a consumer that registers http"
-        yield DoctorFinding("status token", CheckResult.OK, f"consumers' interfaces ask for it{clear}")
+        yield good("status token", f"consumers' interfaces ask for it{clear}")
         return
-    yield DoctorFinding(
+    yield warning(
         "status token",
-        CheckResult.WARNING,
         "none is set: a consumer shows its status to its whole host, and takes no topic node when it has lost ZooKeeper",
         "set status_token or status_token_file, the same for coordinator and consumers",
     )

@@ -26,6 +26,21 @@ class DoctorFinding:
     mend: str = ""
 
 
+def good(check: str, says: str) -> DoctorFinding:
+    """Return the finding of a check that has passed."""
+    return DoctorFinding(check, CheckResult.OK, says)
+
+
+def warning(check: str, says: str, mend: str) -> DoctorFinding:
+    """Return a finding that stops nothing, with the remedy."""
+    return DoctorFinding(check, CheckResult.WARNING, says, mend)
+
+
+def failure(check: str, says: str, mend: str) -> DoctorFinding:
+    """Return the finding of a check that has failed, with the remedy."""
+    return DoctorFinding(check, CheckResult.FAILED, says, mend)
+
+
 def broken(check: str, error: CoordinatorError, result: CheckResult = CheckResult.FAILED) -> DoctorFinding:
     """Return the finding of a check that has failed. The text of the error ends with the remedy."""
     says, _, mend = str(error).rpartition("; ")
@@ -39,13 +54,11 @@ def servers(check: str, versions: Mapping[str, str]) -> DoctorFinding:
     for server, version in versions.items():
         places.setdefault(version, []).append(server)
     if len(places) == 1:
-        return DoctorFinding(check, CheckResult.OK, next(iter(places)))
+        return good(check, next(iter(places)))
     told = "; ".join(f"{version}: {', '.join(servers)}" for version, servers in sorted(places.items()))
     if len(places.keys() - {NOT_TOLD}) < 2:
-        return DoctorFinding(check, CheckResult.OK, told)
-    return DoctorFinding(
-        check, CheckResult.WARNING, told, "run the same version on all servers, unless an upgrade is under way"
-    )
+        return good(check, told)
+    return warning(check, told, "run the same version on all servers, unless an upgrade is under way")
 
 
 def failed(findings: Sequence[DoctorFinding]) -> bool:

@@ -9,7 +9,7 @@ from coordinator_tasks.core.errors import CoordinatorError, Refused
 from coordinator_tasks.core.machine.causes import recreated
 from coordinator_tasks.core.protocol.kafka_rights import Resource, Side, needed, transactional_ids
 from coordinator_tasks.core.text.partition_text import shown
-from coordinator_tasks.doctor.findings import CheckResult, DoctorFinding, broken, servers
+from coordinator_tasks.doctor.findings import DoctorFinding, broken, failure, good, servers, warning
 from coordinator_tasks.settings import TRANSACTIONAL_FENCE, Settings
 
 MUST_KEEP_S = 2 * 3600.0
@@ -32,14 +32,11 @@ def examine(
     except CoordinatorError as error:
         yield broken("Kafka", error)
         return
-    yield DoctorFinding(
-        "Kafka", CheckResult.OK, f"{settings.kafka['bootstrap.servers']} answers; brokers: {', '.join(brokers)}"
-    )
+    yield good("Kafka", f"{settings.kafka['bootstrap.servers']} answers; brokers: {', '.join(brokers)}")
     yield servers("Kafka versions", kafka_versions(brokers, settings.kafka))
     if not topics:
-        yield DoctorFinding(
+        yield warning(
             "Kafka rights",
-            CheckResult.WARNING,
             f"not checked: {'no topic is managed' if known else 'ZooKeeper does not say which topics are managed'}",
             f"{'' if known else 'mend what is said of ZooKeeper, or '}name one with --topic and --group",
         )
@@ -50,9 +47,7 @@ def examine(
             yield broken(f"topic {topic}", error)
             continue
         if not there:
-            yield DoctorFinding(
-                f"topic {topic}", CheckResult.FAILED, "Kafka has no such topic", "create it, or correct the name"
-            )
+            yield failure(f"topic {topic}", "Kafka has no such topic", "create it, or correct the name")
             continue
         yield from _recreated(rights, topic, (ids or {}).get(topic, ""))
         yield from _rights(settings, side, rights, topic, group)
@@ -71,7 +66,7 @@ def _recreated(rights: KafkaRights, topic: str, managed: str) -> Iterator[Doctor
         return
     if managed and found and found != managed:
         says, mend = recreated(topic, found, managed)
-        yield DoctorFinding(f"topic {topic}", CheckResult.FAILED, f"{says}. Its partitions are stopped", mend)
+        yield failure(f"topic {topic}", f"{says}. Its partitions are stopped", mend)
 
 
 def _rights(settings: Settings, side: Side, rights: KafkaRights, topic: str, group: str) -> Iterator[DoctorFinding]:
@@ -89,10 +84,10 @@ def _rights(settings: Settings, side: Side, rights: KafkaRights, topic: str, gro
             yield broken(check, error)
             continue
         if there:
-            yield DoctorFinding(check, CheckResult.OK, f"{who} has it")
+            yield good(check, f"{who} has it")
         else:
             command = right.command(name, who, settings.kafka["bootstrap.servers"])
-            yield DoctorFinding(check, CheckResult.FAILED, f"{who} does not have it, and a {side} needs it", command)
+            yield failure(check, f"{who} does not have it, and a {side} needs it", command)
 
 
 def _groups(settings: Settings, groups: Sequence[str]) -> Iterator[DoctorFinding]:
@@ -108,10 +103,10 @@ def _groups(settings: Settings, groups: Sequence[str]) -> Iterator[DoctorFinding
             yield broken(check, error)
             continue
         if not members:
-            yield DoctorFinding(check, CheckResult.OK, "nobody else subscribes with it")
+            yield good(check, "nobody else subscribes with it")
             continue
         says = f"{shown(members)} subscribes with it, so Kafka refuses every commit of the consumers"
-        yield DoctorFinding(check, CheckResult.FAILED, says, "stop that client, or give it another group")
+        yield failure(check, says, "stop that client, or give it another group")
 
 
 def _retention(rights: KafkaRights, idle: Mapping[str, float]) -> Iterator[DoctorFinding]:
@@ -128,7 +123,7 @@ def _retention(rights: KafkaRights, idle: Mapping[str, float]) -> Iterator[Docto
         return
     if kept_s is None:
         says = "not told: only accounts with DescribeConfigs on the cluster may ask, and none is needed"
-        yield DoctorFinding(check, CheckResult.OK, says)
+        yield good(check, says)
         return
     yield _kept(check, kept_s)
     yield from _idle(kept_s, idle)
@@ -143,9 +138,8 @@ def _idle(kept_s: float, idle: Mapping[str, float]) -> Iterator[DoctorFinding]:
         f"{topic} {f'in {left_s / 3600:.1f} h' if left_s > 0 else 'by now'}"
         for topic, left_s in sorted(late.items(), key=lambda item: item[1])
     ]
-    yield DoctorFinding(
+    yield warning(
         "Kafka: offsets of idle topics",
-        CheckResult.WARNING,
         f"nobody owns these topics, so nobody commits, and their offsets expire at the latest: {shown(told)}",
         "start a consumer, or keep them: `offsets reset --topic TOPIC --to-current --export`. Without offsets a topic begins at its start rule",
     )
@@ -155,17 +149,10 @@ def _kept(check: str, kept_s: float) -> DoctorFinding:
     says = f"offsets.retention.minutes keeps a group's offsets for {kept_s / 3600:g} h after its last commit"
     mend = "raise offsets.retention.minutes on the brokers to more than the longest time without consumers; the default is 7 days"
     if kept_s < MUST_KEEP_S:
-        return DoctorFinding(
-            check, CheckResult.FAILED, f"{says}, and owners commit an idle partition once an hour", mend
-        )
+        return failure(check, f"{says}, and owners commit an idle partition once an hour", mend)
     if kept_s < SHOULD_KEEP_S:
-        return DoctorFinding(
-            check,
-            CheckResult.WARNING,
-            f"{says}: after that long without consumers a topic begins at its start rule",
-            mend,
-        )
-    return DoctorFinding(check, CheckResult.OK, says)
+        return warning(check, f"{says}: after that long without consumers a topic begins at its start rule", mend)
+    return good(check, says)
 
 
 def principal(kafka: Mapping[str, str]) -> str:

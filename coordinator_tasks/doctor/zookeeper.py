@@ -21,7 +21,7 @@ from coordinator_tasks.core.ports import Create, Delete
 from coordinator_tasks.core.protocol.kafka_rights import Side
 from coordinator_tasks.core.protocol.znodes import children, find_many, numbered
 from coordinator_tasks.core.text.partition_text import counted, shown
-from coordinator_tasks.doctor.findings import CheckResult, DoctorFinding
+from coordinator_tasks.doctor.findings import DoctorFinding, failure, good, warning
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import check_folders
 
@@ -53,17 +53,14 @@ def examine(settings: Settings, side: Side, zk: KazooZooKeeper) -> Iterator[Doct
     """
     paths = Paths(settings.cluster)
     if not settings.zookeeper_access.closes_nodes:
-        yield DoctorFinding(
+        yield warning(
             "ZooKeeper folders",
-            CheckResult.WARNING,
             f"whoever reaches ZooKeeper may write below {paths.base}, which decides what launchers start",
             "give coordinator and consumers log-ins: zookeeper_access (docs/secrets.md, Separate ZooKeeper accounts)",
         )
     else:
         check_folders(zk, paths)
-        yield DoctorFinding(
-            "ZooKeeper folders", CheckResult.OK, "each folder gives every account what it needs, and not more"
-        )
+        yield good("ZooKeeper folders", "each folder gives every account what it needs, and not more")
     yield _session(settings, zk)
     yield from _sizes(
         zk, paths, side, lambda size: zookeeper_takes(settings.zookeeper, settings.zookeeper_access, size)
@@ -80,12 +77,9 @@ def examine(settings: Settings, side: Side, zk: KazooZooKeeper) -> Iterator[Doct
 def _session(settings: Settings, zk: KazooZooKeeper) -> DoctorFinding:
     granted, asked = zk.session_timeout_s, settings.session_timeout_s
     if abs(granted - asked) < 1e-3:
-        return DoctorFinding(
-            "ZooKeeper session", CheckResult.OK, f"the server grants the time-out of {asked:g} s that is asked for"
-        )
-    return DoctorFinding(
+        return good("ZooKeeper session", f"the server grants the time-out of {asked:g} s that is asked for")
+    return warning(
         "ZooKeeper session",
-        CheckResult.WARNING,
         f"the server grants a time-out of {granted:g} s, and {asked:g} s are asked for: a death is noticed after {granted:g} s",
         "set session_timeout_s between the server's minSessionTimeout and maxSessionTimeout, or change these (2 and 20 ticks)",
     )
@@ -106,7 +100,7 @@ def _sizes(
     if denied:
         named = "; ".join(map(str, list(denied.values())[:_SHOWN]))
         more = f" ({len(denied)} of {len(wanted)} nodes)" if len(denied) > 1 else ""
-        yield DoctorFinding("ZooKeeper nodes", CheckResult.FAILED, named + more, MEND)
+        yield failure("ZooKeeper nodes", named + more, MEND)
     path, size = max(sizes.items(), key=lambda item: item[1], default=(paths.base, 0))
     said = f"the largest of {len(sizes)} nodes, {path}, has {size:,} bytes: {size / JUTE_BYTES:.0%} of jute.maxbuffer's default"
     needed = max(JUTE_BYTES, math.ceil(size / ROOMY))
@@ -115,23 +109,22 @@ def _sizes(
     silent = [server for server, answer in told.items() if answer == NOT_TOLD]
     raised = bool(told) and set(told.values()) == {TAKES}
     if size < ROOMY * JUTE_BYTES or raised:
-        yield DoctorFinding("ZooKeeper node sizes", CheckResult.OK, said)
+        yield good("ZooKeeper node sizes", said)
     else:
         mend = "split the topic's consumers over shorter ids, or raise jute.maxbuffer on all servers to the same value"
-        yield DoctorFinding("ZooKeeper node sizes", CheckResult.WARNING, said, mend)
+        yield warning("ZooKeeper node sizes", said, mend)
     check = "ZooKeeper jute.maxbuffer"
     if small:
-        yield DoctorFinding(
+        yield warning(
             check,
-            CheckResult.WARNING,
             f"{shown(small)} hangs up on a request of {needed:,} bytes: its jute.maxbuffer is smaller",
             f"start all servers with the same -Djute.maxbuffer, of {needed:,} or more (SERVER_JVMFLAGS)",
         )
     elif len(silent) < len(told):
         more = f"; {shown(silent)} does not tell" if silent else ""
-        yield DoctorFinding(check, CheckResult.OK, f"each server takes a request of {needed:,} bytes{more}")
+        yield good(check, f"each server takes a request of {needed:,} bytes{more}")
     else:
-        yield DoctorFinding(check, CheckResult.OK, "not told: the servers take no connection but the session's")
+        yield good(check, "not told: the servers take no connection but the session's")
 
 
 def _nodes(settings: Settings, zk: KazooZooKeeper, paths: Paths) -> Iterator[DoctorFinding]:
@@ -139,10 +132,10 @@ def _nodes(settings: Settings, zk: KazooZooKeeper, paths: Paths) -> Iterator[Doc
         return
     count, problems = wrong_access_lists(zk, paths.base)
     if not problems:
-        yield DoctorFinding("ZooKeeper nodes", CheckResult.OK, f"all {count} nodes have their access lists")
+        yield good("ZooKeeper nodes", f"all {count} nodes have their access lists")
         return
     more = f" ({len(problems)} of {count} nodes)" if len(problems) > 1 else ""
-    yield DoctorFinding("ZooKeeper nodes", CheckResult.FAILED, "; ".join(problems[:_SHOWN]) + more, MEND)
+    yield failure("ZooKeeper nodes", "; ".join(problems[:_SHOWN]) + more, MEND)
 
 
 def _clocks(zk: KazooZooKeeper, paths: Paths) -> DoctorFinding:
@@ -155,10 +148,9 @@ def _clocks(zk: KazooZooKeeper, paths: Paths) -> DoctorFinding:
     zk.transact([Delete(path)])
     apart = max(before - at, at - after, 0.0)
     if apart <= CLOCKS_S:
-        return DoctorFinding("clocks", CheckResult.OK, f"this host and ZooKeeper are at most {CLOCKS_S:g} s apart")
-    return DoctorFinding(
+        return good("clocks", f"this host and ZooKeeper are at most {CLOCKS_S:g} s apart")
+    return warning(
         "clocks",
-        CheckResult.WARNING,
         f"this host and ZooKeeper are {apart:.1f} s apart: waiting times, and the registry in a folder, count wrongly",
         "synchronize the clocks (NTP) of all hosts",
     )
@@ -178,15 +170,12 @@ def _consumers_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[DoctorFindin
     if not wrong:
         if apart:
             says = f"the hosts of {counted(len(apart), 'consumer')} and ZooKeeper are at most {CLOCKS_S:g} s apart"
-            yield DoctorFinding("consumers' clocks", CheckResult.OK, says)
+            yield good("consumers' clocks", says)
         return
     said = "; ".join(f"{name} is {_off(apart[name])}" for name in wrong[:_SHOWN])
     more = f" ({len(wrong)} of {len(apart)} consumers)" if len(wrong) > _SHOWN else ""
-    yield DoctorFinding(
-        "consumers' clocks",
-        CheckResult.WARNING,
-        f"by ZooKeeper's clock {said}{more}",
-        "synchronize the clocks (NTP) of all hosts",
+    yield warning(
+        "consumers' clocks", f"by ZooKeeper's clock {said}{more}", "synchronize the clocks (NTP) of all hosts"
     )
 
 
@@ -198,17 +187,15 @@ def _plain_interfaces(settings: Settings, zk: KazooZooKeeper, paths: Paths) -> I
     plain = _plain_consumers(zk, paths)
     if plain and settings.https_only:
         says = f"{shown(plain)}: plain http is registered, and is sent nothing; plans wait for what they do not confirm"
-        yield DoctorFinding(check, CheckResult.FAILED, says, f"give them {_TLS}, and restart one after the other")
+        yield failure(check, says, f"give them {_TLS}, and restart one after the other")
     elif plain:
         says = f"{shown(plain)}: the status token goes there in clear (status_http is allowed)"
-        yield DoctorFinding(
-            check, CheckResult.WARNING, says, f"give them {_TLS}, then remove status_http and change the token"
-        )
+        yield warning(check, says, f"give them {_TLS}, then remove status_http and change the token")
     elif not settings.https_only:
         says = "every consumer has https, and status_http still lets plain http have the status token"
-        yield DoctorFinding(check, CheckResult.WARNING, says, "remove status_http, and change the token")
+        yield warning(check, says, "remove status_http, and change the token")
     else:
-        yield DoctorFinding(check, CheckResult.OK, "every registered consumer has https")
+        yield good(check, "every registered consumer has https")
 
 
 def _plain_consumers(zk: KazooZooKeeper, paths: Paths) -> list[str]:
@@ -233,14 +220,9 @@ def _fleets(zk: KazooZooKeeper, paths: Paths) -> Iterator[DoctorFinding]:
     if wrong:
         more = f" ({len(wrong)} of {counted(len(found), 'fleet')})" if len(wrong) > _SHOWN else ""
         says = "; ".join(text for text, _ in wrong[:_SHOWN]) + more
-        yield DoctorFinding(
-            check,
-            CheckResult.WARNING,
-            says,
-            "give each fleet topics of its own, as an argument: --topics=orders,clicks-.*",
-        )
+        yield warning(check, says, "give each fleet topics of its own, as an argument: --topics=orders,clicks-.*")
     elif found:
-        yield DoctorFinding(check, CheckResult.OK, f"no topic is taken by two of {counted(len(found), 'fleet')}")
+        yield good(check, f"no topic is taken by two of {counted(len(found), 'fleet')}")
 
 
 def _coordinators_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[DoctorFinding]:
@@ -265,12 +247,12 @@ def _coordinators_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[DoctorFin
     wrong = {who: s for who, s in apart.items() if not -WRITTEN_LATE_S <= s <= CLOCKS_S}
     if apart and not wrong:
         says = f"who has planned {counted(len(apart), 'topic')} last agrees with ZooKeeper's clock"
-        yield DoctorFinding("coordinators' clocks", CheckResult.OK, says)
+        yield good("coordinators' clocks", says)
     if wrong:
         first = sorted(wrong.items(), key=lambda item: -abs(item[1]))[:_SHOWN]
         said = "; ".join(f"{who} was {_off(s)}" for who, s in first)
         mend = "synchronize the clocks (NTP) of the hosts of Airflow's workers, or of the plain loop"
-        yield DoctorFinding("coordinators' clocks", CheckResult.WARNING, f"by ZooKeeper's clock {said}", mend)
+        yield warning("coordinators' clocks", f"by ZooKeeper's clock {said}", mend)
 
 
 def _off(seconds: float) -> str:

@@ -58,9 +58,8 @@ def test_headers_that_cannot_be_read_are_not_counted_and_end_no_sampling(monkeyp
             "utf-8", b"caf\xe9", 3, 4, ""
         )
 
-    message = SimpleNamespace(
-        partition=lambda: 0, error=lambda: None, headers=headers, key=lambda: None, value=lambda: b"value"
-    )
+    known = {"partition": 0, "error": None, "key": None, "value": b"value", "timestamp": (1, 0)}
+    message = SimpleNamespace(headers=headers, **{name: lambda one=one: one for name, one in known.items()})
     client = SimpleNamespace(assign=bool, consume=lambda *_: [message], close=lambda: None)
     monkeypatch.setattr(kafka_samples, "Consumer", lambda *_, **__: client)
     assert ConfluentRecordSampler({}, "g").mean_bytes("orders", {0: 0}) == {0: 5.0}
