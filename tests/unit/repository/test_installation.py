@@ -6,7 +6,6 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
-from urllib.request import proxy_bypass
 
 import pytest
 from packaging.requirements import Requirement
@@ -101,10 +100,9 @@ def python(folder: Path, name: str, version: tuple[int, int], *, complete: bool 
     [
         ({"python3.11": True, "python3.13": True}, "python3.13"),
         ({"python3.11": True, "python3.13": False}, "python3.11"),
-        ({"python3.12": True}, "python3.12"),
         ({"python3.13": False}, ""),
     ],
-    ids=["the newest", "one without venv is passed over", "that of Ubuntu 24.04", "none"],
+    ids=["the newest", "one without venv is passed over", "none"],
 )
 def test_the_newest_supported_python_makes_the_environment(tmp_path: Path, there: dict[str, bool], made: str) -> None:
     (making,) = (line for line in installing() if "venv .venv" in line)
@@ -141,9 +139,3 @@ def test_a_kept_demo_is_ended_before_its_files_are_removed(tmp_path: Path) -> No
     (tmp_path / kept).touch()
     ended = subprocess.run(["sh", "-c", ending], cwd=tmp_path, check=True, capture_output=True)
     assert ended.stdout == b"-m coordinator_tasks.devstack.demo --stop\n"
-
-
-def test_a_proxy_of_the_shell_is_not_asked_for_the_servers_of_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("http_proxy", "http://proxy:3128")
-    assert all(proxy_bypass(host) for host in ("127.0.0.1", "localhost"))
-    assert not proxy_bypass("registry.example.com")

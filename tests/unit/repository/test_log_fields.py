@@ -119,19 +119,9 @@ def test_a_line_about_partitions_taken_up_has_incarnation_and_epoch(said: Callab
     assert fields(line).keys() == documented("what a consumer reports, takes up and gives away")
 
 
-ACTIONS: dict[str, dict[str, Any]] = {
-    "add_topic": {"group_id": "g", "start": "earliest", "strategy": ""},
-    "set_strategy": {"strategy": "balanced"},
-    "remove_topic": {},
-    "pause": {"partitions": [0]},
-    "freeze": {},
-    "pin": {"consumer": "a", "partitions": [0]},
-}
-
-
-@pytest.mark.parametrize("action", ACTIONS)
-def test_a_line_about_an_action_has_its_topic(site: Site, said: Callable[[], Lines], action: str) -> None:
-    run(ActionOperator(task_id="act", action=action), topic="orders", dry_run=False, **ACTIONS[action])
+def test_a_line_about_an_action_has_its_topic(site: Site, said: Callable[[], Lines]) -> None:
+    form = {"group_id": "g", "start": "earliest", "strategy": ""}
+    run(ActionOperator(task_id="act", action="add_topic"), topic="orders", dry_run=False, **form)
     lines = said()
     assert lines
     assert [fields(line) for line in lines] == [{"cluster": "shop", "topic": "orders"}] * len(lines)

@@ -32,8 +32,6 @@ def test_airflow_shows_a_form_and_its_task_as_the_command_is_typed(
     [
         ("set_fleet", "set-fleet"),
         ("undo_offsets", "offsets undo"),
-        ("import_offsets", "offsets reset"),
-        ("reject", "reject"),
         ("of_a_newer_release", "of-a-newer-release"),
     ],
 )
@@ -46,7 +44,6 @@ def test_a_stored_name_is_shown_as_its_command(stored: str, shown: str) -> None:
     [
         (RUN, "kafka_set-fleet"),
         (Actor("airflow", "", "undo_offsets", "manual__1", "undo_offsets", 1), "offsets undo"),
-        (Actor("airflow", "", "rebalance__far_away", "manual__1", "plan", 1), "rebalance__far_away"),
         (Actor("airflow", "", "of_a_site", "manual__1"), "of_a_site"),
     ],
 )

@@ -4,7 +4,6 @@ import gc
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,21 +20,24 @@ from coordinator_tasks.core.errors import BadSettings, CoordinatorError, KafkaUn
 from coordinator_tasks.core.model import Committed, Token
 from coordinator_tasks.core.protocol.kafka_rights import Resource, Right
 
-
-@dataclass
-class Replica:
-    rack: str | None
+KAFKA = {"bootstrap.servers": "127.0.0.1:1"}
 
 
-@dataclass
-class Partition:
-    id: int
-    replicas: list[Replica]
+def partition(number: int, *racks: str | None) -> Any:
+    return SimpleNamespace(id=number, replicas=[SimpleNamespace(rack=rack) for rack in racks])
+
+
+def answered(result: object) -> "Future[Any]":
+    future: Future[Any] = Future()
+    if isinstance(result, Exception):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
+    return future
 
 
 def test_the_racks_of_a_partition_are_those_of_its_replicas_the_preferred_leaders_first() -> None:
-    found = [Partition(0, [Replica("b"), Replica("a"), Replica("b")]), Partition(1, [Replica(None)]), Partition(2, [])]
-    assert kafka._racks(found) == {0: ("b", "a")}
+    assert kafka._racks([partition(0, "b", "a", "b"), partition(1, None), partition(2)]) == {0: ("b", "a")}
 
 
 def test_the_clients_of_a_broker_end_with_it_and_wait_for_no_garbage_collection() -> None:
@@ -43,7 +45,7 @@ def test_the_clients_of_a_broker_end_with_it_and_wait_for_no_garbage_collection(
     gc.disable()
     try:
         for _ in range(3):
-            made = ConfluentKafkaAdmin({"bootstrap.servers": "127.0.0.1:1"}, 0.1)
+            made = ConfluentKafkaAdmin(KAFKA, 0.1)
             made._broker._reader("g", stable=False)
         del made
         assert threads() <= before
@@ -72,7 +74,7 @@ class Reader:
 
 
 def admin(monkeypatch: pytest.MonkeyPatch, codes: list[int], limit_s: float) -> ConfluentKafkaAdmin:
-    made = ConfluentKafkaAdmin({"bootstrap.servers": "127.0.0.1:1"}, limit_s)
+    made = ConfluentKafkaAdmin(KAFKA, limit_s)
     monkeypatch.setattr(made._broker, "_reader", lambda *_: Reader(codes))
     monkeypatch.setattr(broker, "LOOK_S", 0.001)
     return made
@@ -100,8 +102,7 @@ def test_a_trouble_that_the_library_tells_once_is_named_until_an_answer_comes(mo
 
 
 def test_an_answer_without_an_offset_is_no_offset_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {"bootstrap.servers": "127.0.0.1:1"}
-    offsets, coordinator = ConfluentGroupOffsets(settings, "g"), ConfluentKafkaAdmin(settings)
+    offsets, coordinator = ConfluentGroupOffsets(KAFKA, "g"), ConfluentKafkaAdmin(KAFKA)
     answers: dict[TopicPartition, Any] = {
         TopicPartition("t", p): ListOffsetsResultInfo(at, -1, -1) for p, at in ((0, 7), (1, OFFSET_INVALID))
     }
@@ -222,7 +223,7 @@ class Producing:
 @pytest.fixture
 def producing(monkeypatch: pytest.MonkeyPatch) -> tuple[TransactionalGroupOffsets, Producing]:
     """Group `g` without commits, and the producer of every partition."""
-    offsets, producer = TransactionalGroupOffsets({"bootstrap.servers": "127.0.0.1:1"}, "g", "c"), Producing()
+    offsets, producer = TransactionalGroupOffsets(KAFKA, "g", "c"), Producing()
     monkeypatch.setattr(offsets._broker, "_reader", lambda *_: Reader([]))
     monkeypatch.setattr(offsets._broker, "group_metadata", lambda _: None)
     monkeypatch.setattr(offsets, "_producer", lambda *_: producer)
@@ -254,28 +255,20 @@ class Client:
         pass
 
     def describe_consumer_groups(self, groups: list[str], **_: float) -> dict[str, Future[Any]]:
-        return {group: self._answer(ConsumerGroup([])) for group in groups}
+        return {group: self._answer(SimpleNamespace(members=[])) for group in groups}
 
     def alter_consumer_group_offsets(self, requests: list[Any], **_: float) -> dict[str, Future[Any]]:
         return {requests[0].group_id: self._answer(requests[0])}
 
     def _answer(self, result: object) -> "Future[Any]":
         self.asked += 1
-        future: Future[Any] = Future()
-        if self.answers:
-            future.set_result(result)
-        return future
-
-
-@dataclass
-class ConsumerGroup:
-    members: list[Any]
+        return answered(result) if self.answers else Future()
 
 
 def test_reads_are_asked_again_by_another_client_without_a_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker, "_LOST_S", 0.05)
     lost, good = Client(answers=False), Client(answers=True)
-    made = ConfluentKafkaAdmin({"bootstrap.servers": "127.0.0.1:1"}, limit_s=20.0)
+    made = ConfluentKafkaAdmin(KAFKA, limit_s=20.0)
     monkeypatch.setattr(made._broker, "_client", lost)
     monkeypatch.setattr(made._broker, "_new_client", lambda: good)
     assert made.group_members("g") == ()
@@ -284,7 +277,7 @@ def test_reads_are_asked_again_by_another_client_without_a_coordinator(monkeypat
 
 def test_a_commit_without_an_answer_is_not_repeated_and_the_client_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     lost, good = Client(answers=False), Client(answers=True)
-    made = ConfluentGroupOffsets({"bootstrap.servers": "127.0.0.1:1"}, "g", limit_s=0.05)
+    made = ConfluentGroupOffsets(KAFKA, "g", limit_s=0.05)
     monkeypatch.setattr(made._broker, "_client", lost)
     monkeypatch.setattr(made._broker, "_new_client", lambda: good)
     with pytest.raises(KafkaUnavailable, match="no answer"):
@@ -303,16 +296,14 @@ def test_a_commit_without_an_answer_is_not_repeated_and_the_client_changes(monke
 )
 def test_a_client_without_an_answer_is_left_alone(monkeypatch: pytest.MonkeyPatch, code: int, another: bool) -> None:
     lost, good = Client(answers=False), Client(answers=True)
-    made = broker.Broker({"bootstrap.servers": "127.0.0.1:1"}, limit_s=5.0)
+    made = broker.Broker(KAFKA, limit_s=5.0)
     monkeypatch.setattr(made, "_client", lost)
     monkeypatch.setattr(made, "_new_client", lambda: good)
     asked: list[object] = []
 
     def send(client: Any, _: float) -> dict[str, Future[Any]]:
         asked.append(client)
-        future: Future[Any] = Future()
-        future.set_exception(KafkaException(KafkaError(code)))
-        return {"t": future}
+        return {"t": answered(KafkaException(KafkaError(code)))}
 
     for _ in range(2):
         with pytest.raises(KafkaUnavailable):
@@ -351,38 +342,25 @@ def test_a_failed_commit_of_one_partition_is_named_and_all_other_partitions_are_
     assert offsets.commit("t", {1: entry}) == {}
 
 
-@dataclass
-class Topic:
-    topic_id: str
-    partitions: list[Partition]
-
-
 class Topics:
     """Describes topics by stored answers."""
 
-    def __init__(self, **answers: Topic | int) -> None:
+    def __init__(self, **answers: object) -> None:
         self.answers = answers
 
     def poll(self, timeout: float) -> None:
         pass
 
     def describe_topics(self, topics: Any, **_: float) -> dict[str, Future[Any]]:
-        return {name: self._answer(self.answers[name]) for name in topics.topic_names}
-
-    def _answer(self, answer: Topic | int) -> "Future[Any]":
-        future: Future[Any] = Future()
-        if isinstance(answer, int):
-            future.set_exception(KafkaException(KafkaError(answer)))
-        else:
-            future.set_result(answer)
-        return future
+        return {name: answered(self.answers[name]) for name in topics.topic_names}
 
 
 def test_a_topic_that_kafka_does_not_describe_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = ConfluentKafkaAdmin({"bootstrap.servers": "127.0.0.1:1"}, limit_s=5.0)
-    known = Topic("id", [Partition(0, [])])
-    answers = {"denied": KafkaError.TOPIC_AUTHORIZATION_FAILED, "none": KafkaError.UNKNOWN_TOPIC_OR_PART}
-    monkeypatch.setattr(made._broker, "_client", Topics(known=known, odd=KafkaError.UNKNOWN, **answers))
+    made = ConfluentKafkaAdmin(KAFKA, limit_s=5.0)
+    known = SimpleNamespace(topic_id="id", partitions=[partition(0)])
+    codes = {"denied": KafkaError.TOPIC_AUTHORIZATION_FAILED, "none": KafkaError.UNKNOWN_TOPIC_OR_PART}
+    failed = {name: KafkaException(KafkaError(code)) for name, code in {**codes, "odd": KafkaError.UNKNOWN}.items()}
+    monkeypatch.setattr(made._broker, "_client", Topics(known=known, **failed))
     problems: dict[str, CoordinatorError] = {}
     found = made.describe(["denied", "known", "none", "odd"], problems)
     assert (found["known"] and found["known"].partition_count, found["none"], found.keys()) == (
@@ -407,8 +385,8 @@ class Place:
 def test_a_topic_without_known_offsets_hides_no_other_of_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
     places = [Place("t", 0, 5), Place("u", 0, 7), Place("u", 1, -1001, KafkaError.TOPIC_AUTHORIZATION_FAILED)]
     made, group = (
-        ConfluentKafkaAdmin({"bootstrap.servers": "h:1"}),
-        ConfluentGroupOffsets({"bootstrap.servers": "h:1"}, "g"),
+        ConfluentKafkaAdmin(KAFKA),
+        ConfluentGroupOffsets(KAFKA, "g"),
     )
     for one in (made, group):
         monkeypatch.setattr(one._broker, "committed", lambda *_: places)
@@ -445,7 +423,7 @@ ALL_DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN, "2/2 brokers are down")
 @pytest.mark.parametrize("troubles", [(WRONG_CERTIFICATE, ALL_DOWN), (ALL_DOWN, WRONG_CERTIFICATE)])
 def test_a_wrong_certificate_hides_no_other(monkeypatch: pytest.MonkeyPatch, troubles: tuple[KafkaError, ...]) -> None:
     monkeypatch.setattr(broker, "LOOK_S", 0.001)
-    made = broker.Broker({"bootstrap.servers": "h:1"}, limit_s=5.0)
+    made = broker.Broker(KAFKA, limit_s=5.0)
 
     def asked(*troubles: KafkaError) -> object:
         client = Slow(made._trouble, *troubles)
@@ -458,16 +436,10 @@ def test_a_wrong_certificate_hides_no_other(monkeypatch: pytest.MonkeyPatch, tro
             asked(*refused)
 
 
-@dataclass
-class Node:
-    id: int
-    host: str = "h"
-    port: int = 9092
-
-
 def test_a_silent_broker_hides_not_how_long_the_others_keep_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
-    rights = KafkaRights({"bootstrap.servers": "h:1"})
-    cluster = broker._Results({"": SimpleNamespace(nodes=[Node(1), Node(2, "down"), Node(3)])}, rights._broker)
+    rights = KafkaRights(KAFKA)
+    nodes = [SimpleNamespace(id=n, host=host, port=9092) for n, host in ((1, "h"), (2, "down"), (3, "h"))]
+    cluster = broker._Results({"": SimpleNamespace(nodes=nodes)}, rights._broker)
     monkeypatch.setattr(rights._broker, "results", lambda _: cluster)
     minutes = {"1": "60", "3": "30"}
 

@@ -2,16 +2,13 @@
 
 import http.client
 import json
-import socket
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks import http_connections
 from coordinator_tasks.cli import metrics, metrics_text
 from coordinator_tasks.cli.metrics import MetricsPage, keep_looking, serving
 from coordinator_tasks.core.errors import Refused
@@ -244,30 +241,6 @@ def test_looks_follow_each_other_until_the_command_ends(monkeypatch: pytest.Monk
 
 
 # The server ----------------------------------------------------------------------------------------------------------
-
-
-def test_slow_connections_keep_nobody_from_the_metrics_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connections, "REQUEST_S", 1.0)
-    before = threading.active_count()
-    with served() as address, ExitStack() as ending:
-        host, port = address.split(":")
-        slow = [
-            ending.enter_context(socket.create_connection((host, int(port)), 5.0))
-            for _ in range(2 * http_connections.MAX_CONNECTIONS)
-        ]
-        assert ask(address, "/metrics")[0] == 200
-        assert threading.active_count() - before <= http_connections.MAX_CONNECTIONS + 1, "and the server's own"
-        until, ended = time.monotonic() + 5.0, False
-        while not ended and time.monotonic() < until:
-            try:
-                slow[-1].sendall(b"G")
-                slow[-1].settimeout(0.1)
-                ended = slow[-1].recv(1) == b""
-            except TimeoutError:
-                continue
-            except OSError:
-                ended = True
-        assert ended, "a byte now and then gives no more time"
 
 
 def test_a_token_is_asked_for_where_there_is_one() -> None:
