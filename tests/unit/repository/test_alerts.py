@@ -20,105 +20,89 @@ needs_promtool = pytest.mark.skipif(
 STEPS = 60
 """Of a minute each."""
 
-# Firing alerts by series (in promtool's notation), with the distinguishing label; and silent series.
+
+def of(metric: str, values: str, **labels: str) -> dict[str, str]:
+    """A series of the cluster `shop`, in promtool's notation."""
+    told = ",".join(f'{name}="{value}"' for name, value in {"cluster_name": "shop", **labels}.items())
+    return {f"{metric}{{{told}}}": values}
+
+
+def of_topic(metric: str, values: str, **labels: str) -> dict[str, str]:
+    return of(f"coordinator_{metric}", values, topic="t", **labels)
+
+
+def of_consumer_topic(metric: str, values: str) -> dict[str, str]:
+    return of(f"coordinator_consumer_{metric}", values, consumer_id="a", topic="t")
+
+
+def found(kind: str, values: str) -> dict[str, str]:
+    return of("coordinator_audit_findings", values, kind=kind)
+
+
+def present(presence: str, values: str) -> dict[str, str]:
+    return of("coordinator_consumers", values, presence=presence)
+
+
+WANTED = of("coordinator_consumers_wanted", "3x60")
+GROUP = 'cluster="shop",consumer_group="g"'
 CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
-    "CoordinatorUnseen": (
-        {'coordinator_survey_up{cluster_name="shop"}': "0x60"},
-        {'coordinator_survey_up{cluster_name="shop"}': "1x60"},
-    ),
+    "CoordinatorUnseen": (of("coordinator_survey_up", "0x60"), of("coordinator_survey_up", "1x60")),
     "CoordinatorTopicUnowned": (
-        {'coordinator_topic_unowned_oldest_seconds{cluster_name="shop",topic="t"}': "0+60x60"},
-        {'coordinator_topic_unowned_oldest_seconds{cluster_name="shop",topic="t"}': "50x60"},
+        of_topic("topic_unowned_oldest_seconds", "0+60x60"),
+        of_topic("topic_unowned_oldest_seconds", "50x60"),
     ),
     "CoordinatorTopicStuck": (
-        {'coordinator_topic_not_stable_seconds{cluster_name="shop",topic="t"}': "0+60x60"},
-        {'coordinator_topic_not_stable_seconds{cluster_name="shop",topic="t"}': "100x60"},
+        of_topic("topic_not_stable_seconds", "0+60x60"),
+        of_topic("topic_not_stable_seconds", "100x60"),
     ),
     "CoordinatorTopicFlaps": (
-        {'coordinator_unasked_rebalances_total{cluster_name="shop",topic="t"}': "0+1x60"},
-        {
-            'coordinator_rebalances_total{cluster_name="shop",topic="t"}': "0+1x60",
-            'coordinator_unasked_rebalances_total{cluster_name="shop",topic="t"}': "0x50 1x10",
-        },
+        of_topic("unasked_rebalances_total", "0+1x60"),
+        of_topic("rebalances_total", "0+1x60") | of_topic("unasked_rebalances_total", "0x50 1x10"),
     ),
-    "CoordinatorTopicUnreadable": (
-        {'coordinator_topic_unreadable{cluster_name="shop",topic="t"}': "1x60"},
-        {'coordinator_topic_unreadable{cluster_name="shop",topic="t"}': "0x60"},
-    ),
-    "CoordinatorConsumerAbsent": (
-        {'coordinator_consumers{cluster_name="shop",presence="absent"}': "1x60"},
-        {'coordinator_consumers{cluster_name="shop",presence="live"}': "3x60"},
-    ),
+    "CoordinatorTopicUnreadable": (of_topic("topic_unreadable", "1x60"), of_topic("topic_unreadable", "0x60")),
+    "CoordinatorConsumerAbsent": (present("absent", "1x60"), present("live", "3x60")),
     "CoordinatorConsumersMissing": (
-        {
-            'coordinator_consumers_wanted{cluster_name="shop"}': "3x60",
-            'coordinator_consumers{cluster_name="shop",presence="live"}': "1x60",
-            'coordinator_consumers{cluster_name="shop",presence="draining"}': "1x60",
-            'coordinator_consumers{cluster_name="shop",presence="gone"}': "5x60",
-        },
-        {
-            'coordinator_consumers_wanted{cluster_name="shop"}': "3x60",
-            'coordinator_consumers{cluster_name="shop",presence="live"}': "3x60",
-        },
+        WANTED | present("live", "1x60") | present("draining", "1x60") | present("gone", "5x60"),
+        WANTED | present("live", "3x60"),
     ),
     "CoordinatorConsumerUnhealthy": (
-        {'coordinator_consumer_healthy{cluster_name="shop",consumer_id="a"}': "0x60"},
-        {'coordinator_consumer_healthy{cluster_name="shop",consumer_id="a"}': "1x60"},
+        of("coordinator_consumer_healthy", "0x60", consumer_id="a"),
+        of("coordinator_consumer_healthy", "1x60", consumer_id="a"),
     ),
     "CoordinatorCommitsFenced": (
-        {'coordinator_consumer_fences_total{cluster_name="shop",consumer_id="a",topic="t"}': "0x57 1 1 1"},
-        {'coordinator_consumer_fences_total{cluster_name="shop",consumer_id="a",topic="t"}': "1x60"},
+        of_consumer_topic("fences_total", "0x57 1 1 1"),
+        of_consumer_topic("fences_total", "1x60"),
     ),
     "CoordinatorDeadLetters": (
-        {'coordinator_consumer_dead_letters_total{cluster_name="shop",consumer_id="a",topic="t"}': "0x57 1 1 1"},
-        {'coordinator_consumer_dead_letters_total{cluster_name="shop",consumer_id="a",topic="t"}': "1x60"},
+        of_consumer_topic("dead_letters_total", "0x57 1 1 1"),
+        of_consumer_topic("dead_letters_total", "1x60"),
     ),
     "CoordinatorOwnershipDisputed": (
-        {'coordinator_audit_findings{cluster_name="shop",kind="intruder"}': "0x59 1"},
-        {
-            f'coordinator_audit_findings{{cluster_name="shop",kind="{kind}"}}': value
-            for kind, value in {
-                "two_owners": "0x60",
-                "intruder": "0x60",
-                "stale": "1x58 0x2",
-                "no_owner": "3x60",
-                "old_code": "3x60",
-                "no_word": "3x60",
-            }.items()
-        },
+        found("intruder", "0x59 1"),
+        found("two_owners", "0x60")
+        | found("intruder", "0x60")
+        | found("stale", "1x58 0x2")
+        | found("no_owner", "3x60"),
     ),
-    "CoordinatorPartitionsNotRun": (
-        {'coordinator_audit_findings{cluster_name="shop",kind="no_owner"}': "0x57 1x3"},
-        {'coordinator_audit_findings{cluster_name="shop",kind="no_owner"}': "0x58 1x2"},
-    ),
-    "CoordinatorConsumersOld": (
-        {'coordinator_audit_findings{cluster_name="shop",kind="old_code"}': "2x60"},
-        {'coordinator_audit_findings{cluster_name="shop",kind="old_code"}': "0x40 2x20"},
-    ),
-    "CoordinatorAuditBlind": (
-        {'coordinator_audit_left_out{cluster_name="shop"}': "1x60"},
-        {'coordinator_audit_left_out{cluster_name="shop"}': "0x60"},
-    ),
+    "CoordinatorPartitionsNotRun": (found("no_owner", "0x57 1x3"), found("no_owner", "0x58 1x2")),
+    "CoordinatorConsumersOld": (found("old_code", "2x60"), found("old_code", "0x40 2x20")),
+    "CoordinatorAuditBlind": (of("coordinator_audit_left_out", "1x60"), of("coordinator_audit_left_out", "0x60")),
     "CoordinatorPausesLong": (
-        {
-            'coordinator_pause_seconds_bucket{cluster_name="shop",topic="t",le="1.0"}': "0x60",
-            'coordinator_pause_seconds_bucket{cluster_name="shop",topic="t",le="2.0"}': "0+1x60",
-            'coordinator_pause_seconds_bucket{cluster_name="shop",topic="t",le="+Inf"}': "0+1x60",
-        },
-        {
-            'coordinator_pause_seconds_bucket{cluster_name="shop",topic="t",le="0.02"}': "0+1x60",
-            'coordinator_pause_seconds_bucket{cluster_name="shop",topic="t",le="+Inf"}': "0+1x60",
-        },
+        of_topic("pause_seconds_bucket", "0x60", le="1.0")
+        | of_topic("pause_seconds_bucket", "0+1x60", le="2.0")
+        | of_topic("pause_seconds_bucket", "0+1x60", le="+Inf"),
+        of_topic("pause_seconds_bucket", "0+1x60", le="0.02") | of_topic("pause_seconds_bucket", "0+1x60", le="+Inf"),
     ),
     "KafkaGroupStopped": (
-        {'burrow_kafka_topic_partition_status{cluster="shop",consumer_group="g",topic="t",partition="0"}': "4x60"},
-        {'burrow_kafka_topic_partition_status{cluster="shop",consumer_group="g",topic="t",partition="0"}': "2x60"},
+        {f'burrow_kafka_topic_partition_status{{{GROUP},topic="t",partition="0"}}': "4x60"},
+        {f'burrow_kafka_topic_partition_status{{{GROUP},topic="t",partition="0"}}': "2x60"},
     ),
     "KafkaGroupFallsBehind": (
-        {'burrow_kafka_consumer_status{cluster="shop",consumer_group="g"}': "2x60"},
-        {'burrow_kafka_consumer_status{cluster="shop",consumer_group="g"}': "1x60"},
+        {f"burrow_kafka_consumer_status{{{GROUP}}}": "2x60"},
+        {f"burrow_kafka_consumer_status{{{GROUP}}}": "1x60"},
     ),
 }
+"""Alert → series with which the alert fires, and series with which it is silent."""
 
 
 def rules() -> dict[str, dict[str, object]]:
@@ -133,7 +117,7 @@ def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def firing(series: dict[str, str], alert: str, folder: Path, interval: str = "1m") -> bool:
     """Whether the alert fires after `STEPS` minutes: promtool passes for a silent alert."""
-    up = {} if "coordinator_survey_up" in str(series) else {'coordinator_survey_up{cluster_name="shop"}': "1x60"}
+    up = {} if "coordinator_survey_up" in str(series) else of("coordinator_survey_up", "1x60")
     test = {
         "rule_files": [str(FOLDER / "alerts.yml")],
         "evaluation_interval": "1m",
@@ -172,17 +156,15 @@ def test_an_alert_fires_when_it_should_and_only_then(alert: str, tmp_path: Path)
 @pytest.mark.parametrize(
     "there",
     [
-        {'coordinator_consumers{cluster_name="shop",presence="gone",instance="a"}': "3x60"},
-        {
-            'coordinator_consumers_wanted{cluster_name="shop",instance="b"}': "3x60",
-            'coordinator_consumers{cluster_name="shop",presence="live",instance="a"}': "2x60",
-            'coordinator_consumers{cluster_name="shop",presence="live",instance="b"}': "2x60",
-        },
+        of("coordinator_consumers", "3x60", presence="gone", instance="a"),
+        of("coordinator_consumers_wanted", "3x60", instance="b")
+        | of("coordinator_consumers", "2x60", presence="live", instance="a")
+        | of("coordinator_consumers", "2x60", presence="live", instance="b"),
     ],
     ids=["none of them runs", "two serve the metrics"],
 )
 def test_missing_consumers_are_told_also_when(there: dict[str, str], tmp_path: Path) -> None:
-    wanted = {'coordinator_consumers_wanted{cluster_name="shop",instance="a"}': "3x60"}
+    wanted = of("coordinator_consumers_wanted", "3x60", instance="a")
     assert firing({**wanted, **there}, "CoordinatorConsumersMissing", tmp_path)
 
 
@@ -193,7 +175,7 @@ def test_six_rebalances_that_nobody_asked_for_in_ten_minutes_are_flapping_and_fi
 ) -> None:
     """Without a look of exactly ten minutes ago, Prometheus' increase exceeds the counted number."""
     values = f"0x230 {' '.join(map(str, range(1, rebalances + 1)))} {rebalances}x40"
-    series = {'coordinator_unasked_rebalances_total{cluster_name="shop",topic="t"}': values}
+    series = of_topic("unasked_rebalances_total", values)
     assert firing(series, "CoordinatorTopicFlaps", tmp_path, "14s") is fires
 
 
@@ -244,11 +226,11 @@ BUSY = {
     ("title", "series", "value"),
     [
         pytest.param("Topics not Stable", {}, None, id="nothing is known"),
-        pytest.param("Topics not Stable", {'coordinator_topic_not_stable_seconds{cluster_name="shop",topic="t"}': "0x60"}, 0, id="all are"),
-        pytest.param("Topics not Stable", {'coordinator_topic_not_stable_seconds{cluster_name="shop",topic="t"}': "9x60"}, 1, id="one is not"),
+        pytest.param("Topics not Stable", of_topic("topic_not_stable_seconds", "0x60"), 0, id="all are"),
+        pytest.param("Topics not Stable", of_topic("topic_not_stable_seconds", "9x60"), 1, id="one is not"),
         pytest.param("Records a second", BUSY, 1, id="of the chosen cluster"),
-        pytest.param("Rebalances", {'coordinator_rebalances_total{cluster_name="shop",topic="t"}': "3x58 0x2"}, None, id="begun anew"),
-        pytest.param("Rebalances", {'coordinator_rebalances_total{cluster_name="shop",topic="t"}': "3x58 4x2"}, 1, id="one has ended"),
+        pytest.param("Rebalances", of_topic("rebalances_total", "3x58 0x2"), None, id="begun anew"),
+        pytest.param("Rebalances", of_topic("rebalances_total", "3x58 4x2"), 1, id="one has ended"),
     ],
 )  # fmt: skip
 def test_the_dashboard_shows(title: str, series: dict[str, str], value: float | None, tmp_path: Path) -> None:

@@ -362,7 +362,7 @@ def test_consumers_with_and_without_earlier_answers_are_asked_in_turn() -> None:
     order = look_budget.in_order([*new, *old, owner], {**{one.consumer: 0 for one in old}, "z": 1})
     assert order.owners == (owner,)
     assert [one.consumer[:3] for one in order.others[:7]] == ["old", "new"] * 3 + ["new"]
-    assert len(order.others), len(order.left_out) == (look_budget.MOST_OTHERS, 3)
+    assert (len(order.others), len(order.left_out)) == (look_budget.MOST_OTHERS, 3)
 
 
 def test_an_answer_that_takes_long_to_read_takes_no_time_from_the_others(
