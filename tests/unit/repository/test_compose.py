@@ -1,9 +1,6 @@
 """docker-compose.yaml, checked without Docker: all named things exist, are pinned, and fit together."""
 
-import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +9,6 @@ from airflow.configuration import conf
 from coordinator_plugin import cluster_mode
 
 from coordinator_tasks import __version__
-from coordinator_tasks.settings import settings_from_environment
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docker-compose.yaml").read_text()
@@ -155,15 +151,6 @@ def test_ports_are_open_to_this_machine_only() -> None:
     assert len({port.split(":")[1] for port in ports}) == len(ports)
 
 
-def test_every_service_is_checked_and_waits_for_services_that_are_there() -> None:
-    for name, service in services.items():
-        assert ("healthcheck" in service) == (name != "airflow-init"), name
-        for other, how in service.get("depends_on", {}).items():
-            wanted = "service_completed_successfully" if other == "airflow-init" else "service_healthy"
-            assert how == {"condition": wanted}, f"{name} waits for {other}"
-            assert other in services
-
-
 def test_only_what_is_copied_goes_into_a_build() -> None:
     first, *others = (ROOT / ".dockerignore").read_text().splitlines()
     copied = re.findall(r"^COPY (?!--from)(\S+) ", "\n".join(dockerfiles.values()), re.MULTILINE)
@@ -193,19 +180,6 @@ def test_airflow_knows_every_option_that_is_set() -> None:
             assert option in {key.lower() for key in options}, name
 
 
-def test_airflow_and_the_launcher_name_the_same_neighbours() -> None:
-    airflow, launcher = environment("airflow-scheduler"), environment("launcher")
-    zookeeper = json.loads(airflow["AIRFLOW_CONN_ZOOKEEPER_DEFAULT"])
-    kafka = json.loads(airflow["AIRFLOW_CONN_KAFKA_DEFAULT"])
-    settings = settings_from_environment(launcher)
-    assert settings.zookeeper == f"{zookeeper['host']}:{zookeeper['port']}"
-    assert dict(settings.kafka) == kafka["extra"]
-    assert settings.status_token == zookeeper["extra"]["status_token"]
-    assert settings.cluster == airflow["COORDINATOR_CLUSTERS"]
-    assert zookeeper["host"] in services
-    assert kafka["extra"]["bootstrap.servers"].split(":")[0] in services
-
-
 def test_airflow_lets_the_launcher_launch() -> None:
     assert environment("airflow-scheduler")["COORDINATOR_LAUNCHER_SERVICE"] == "yes"
     assert not {"launcher", "spark-master"} & set(services["airflow-scheduler"]["depends_on"])
@@ -214,14 +188,3 @@ def test_airflow_lets_the_launcher_launch() -> None:
     assert f"airflow pools set {pool} " in services["airflow-init"]["command"][-1]
     stop_limit_s = 60 + 30
     assert int(services["launcher"]["stop_grace_period"].removesuffix("s")) > stop_limit_s
-
-
-def test_the_launcher_service_knows_its_arguments() -> None:
-    program, flag, module, *arguments = services["launcher"]["command"]
-    assert (program, flag) == ("python", "-m")
-    shown = subprocess.run([sys.executable, flag, module, "--help"], capture_output=True, text=True, check=True).stdout
-    options = {argument for argument in arguments if argument.startswith("--")}
-    assert all(f"{option} " in shown for option in options)
-    base = arguments[arguments.index("--base") + 1]
-    assert services["launcher"]["volumes"] == [f"consumers:{base}"]
-    assert f"consumers:{base}" in services["spark-worker"]["volumes"]
