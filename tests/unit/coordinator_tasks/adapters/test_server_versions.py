@@ -2,19 +2,14 @@
 
 import socket
 import struct
-import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 import pytest
 
 from coordinator_tasks.adapters import server_versions
 from coordinator_tasks.adapters.server_versions import (
     NOT_TOLD,
-    REFUSES,
-    TAKES,
     kafka_versions,
-    zookeeper_takes,
     zookeeper_versions,
 )
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
@@ -88,32 +83,3 @@ def test_a_server_that_is_down_or_silent_tells_nothing(monkeypatch: pytest.Monke
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         silent = f"127.0.0.1:{listener.getsockname()[1]}"
         assert kafka_versions([down, silent], {}) == {down: NOT_TOLD, silent: NOT_TOLD}
-
-
-@contextmanager
-def limited(size: int, *, resets: bool = False) -> Iterator[str]:
-    """Takes one connection, reads a length, and hangs up at a larger length than this; otherwise waits for the rest."""
-
-    def serve() -> None:
-        connection, _ = listener.accept()
-        with closing(connection):
-            (length,) = struct.unpack(">i", connection.recv(4))
-            if length > size and resets:
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            elif length <= size:
-                connection.recv(1)
-
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
-        thread.join()
-
-
-@pytest.mark.parametrize(
-    ("size", "answer"), [(999_999, REFUSES), (1_000_000, TAKES), (5_000_000, TAKES)], ids=["smaller", "equal", "larger"]
-)
-@pytest.mark.parametrize("resets", [False, True])
-def test_a_server_that_hangs_up_on_a_length_refuses_it(size: int, answer: str, *, resets: bool) -> None:
-    with limited(size, resets=resets) as address:
-        assert zookeeper_takes(f"{address}/apps", ZooKeeperAccess(), 1_000_000) == {address: answer}
