@@ -41,6 +41,7 @@ from coordinator_tasks.core.protocol.holding import Reading, accepts, changes, g
 from coordinator_tasks.service.nodes import directives, topics
 from coordinator_tasks.service.nodes.history import records
 from coordinator_tasks.service.plan import transitions
+from coordinator_tasks.service.plan.transitions import TopicReport
 from tests.fakes.cluster import PERSON, Cluster
 from tests.fakes.zookeeper import FakeZooKeeper
 
@@ -217,6 +218,12 @@ class Site(Cluster):
                 return
         raise AssertionError(f"it does not settle: {reports}")
 
+    def step(self, after_s: float = 0.0) -> TopicReport:
+        """The plain loop's step of orders, so many seconds later."""
+        self.clock.advance(after_s)
+        (report,) = transitions.step(self.coordinator, ["orders"], LOOP)
+        return report
+
     # Present state
     # ------------------------------------------------------------------------------------------------------
 
@@ -242,6 +249,16 @@ class Site(Cluster):
     def counts(self, topic: str = "orders") -> dict[str, int]:
         owners = list(self.node(topic).assignments.values())
         return {owner: owners.count(owner) for owner in sorted(set(owners))}
+
+    def owned(self, consumer: str, topic: str = "orders") -> set[int]:
+        return {partition for partition, owner in self.node(topic).assignments.items() if owner == consumer}
+
+    def commit(self, partition: int, offset: int) -> None:
+        """Consumer a commits an offset of orders under the present token."""
+        node = self.node()
+        token = Token(node.since[partition], 1, node.generation)
+        entry = Committed(offset, token, "a", self.name, node.topic_id)
+        self.kafka.offsets("g").commit("orders", {partition: entry})
 
     def check(self, topic: str = "orders") -> None:
         assert invariants.of_topic(self.node(topic), self.state(topic)) == []

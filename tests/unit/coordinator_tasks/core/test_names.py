@@ -11,6 +11,7 @@ from coordinator_tasks.core.names import (
     check_cluster,
     check_consumer,
     check_topic,
+    is_address,
     is_consumer,
     is_topic,
     partition_of,
@@ -101,3 +102,15 @@ def test_these_children_are_not(child: str) -> None:
 @given(st.integers(min_value=0, max_value=2**31 - 1))
 def test_a_partitions_node_names_it(partition: int) -> None:
     assert partition_of(PATHS.partition("orders", partition).rpartition("/")[2]) == partition
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("http://127.0.0.1:99999", "http://xn--zzzzzz--:80", "http://h", "http://h:0", "http://h:80/behind", ""),
+        *("http://user@h:80", "http://h:80?x", "http://h:80#x", "ftp://h:80", "file:///etc/passwd", "http://[::1:80"),
+        *("http://[zz]:80", "http://h ost:80", "http://hö:80", "//h:80"),
+    ],
+)
+def test_these_are_no_addresses_of_an_interface(text: str) -> None:
+    assert not is_address(text)

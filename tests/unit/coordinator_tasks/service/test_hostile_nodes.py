@@ -68,22 +68,18 @@ def everything_else(site: Site) -> None:
     reconcile(c)
 
 
-def of_b(site: Site) -> list[int]:
-    return sorted(p for p, owner in site.node().assignments.items() if owner == "b")
-
-
 @pytest.mark.parametrize("kind", NODES)
 @pytest.mark.parametrize("garbage", [*GARBAGE, "no right"])
 def test_an_unreadable_node_of_one_consumer_is_named_and_stops_no_consumer(kind: str, garbage: str) -> None:
     site, raw = stable_site("a", "b"), GARBAGE.get(garbage, b'{"version":1}')
-    path, before = NODES[kind](site.paths), of_b(site)
+    path, before = NODES[kind](site.paths), site.owned("b")
     put(site, path if garbage in GARBAGE else site.paths.directive("b"), raw)
     if garbage not in GARBAGE:
         site.zk.denied.add(path)
     site.starts("c")
     site.settles()
     assert site.counts()["c"] >= 1, "everybody else is planned"
-    assert of_b(site) == before, "its partitions stay with it"
+    assert site.owned("b") == before, "its partitions stay with it"
     (report,) = transitions.step(site.coordinator, ["orders"], LOOP)
     assert report.outcome is not TopicOutcome.HELD
     assert any(path in sentence for sentence in report.left_out)
@@ -127,29 +123,29 @@ def test_a_missing_right_on_a_node_of_one_topic_holds_that_topic_alone(kind: str
 @pytest.mark.parametrize("how", [Ending.REAPED, None], ids=["said to be over", "silent"])
 def test_who_has_an_unreadable_node_is_never_taken_for_gone(kind: str, how: Ending | None) -> None:
     site = stable_site("a", "b")
-    before = of_b(site)
+    before = site.owned("b")
     site.dies("b", how)
     put(site, NODES[kind](site.paths), b"{")
     for _ in range(5):
         site.clock.advance(site.policy.absent_after_s)
         site.settles()
-    assert of_b(site) == before
+    assert site.owned("b") == before
     if kind == "ids":
         assert site.isolation("b") is None
         directives.isolate(site.coordinator, "b", by="ann", why="its node is lost")
         site.settles()
-        assert of_b(site) == []
+        assert not site.owned("b")
 
 
 def test_a_registration_that_cannot_be_read_is_somebodys_however_long_it_says_nothing() -> None:
     site = stable_site("a", "b")
-    before = of_b(site)
+    before = site.owned("b")
     put(site, site.paths.member("b"), b"{")
     site.statuses.answers["b"] = Unreachable(Silence.SILENT, "no answer")
     for _ in range(5):
         site.clock.advance(site.policy.absent_after_s)
         site.settles()
-    assert (of_b(site), site.isolation("b")) == (before, None)
+    assert (site.owned("b"), site.isolation("b")) == (before, None)
 
 
 @pytest.mark.parametrize("raw", [b"{", b""])
@@ -157,25 +153,18 @@ def test_an_isolated_consumer_gets_nothing_back_when_its_directive_cannot_be_rea
     site = stable_site("a", "b")
     directives.isolate(site.coordinator, "b", by="ann", why="wrong results")
     site.settles()
-    assert of_b(site) == []
+    assert not site.owned("b")
     put(site, site.paths.directive("b"), raw)
     assert site.paths.directive("b") in observe.snapshot(site.coordinator, {"orders": site.node()}).world.unclear["b"]
     site.settles()
-    assert of_b(site) == []
+    assert not site.owned("b")
     assert site.state().state is State.STABLE
 
 
-ADDRESSES = [
-    *("http://127.0.0.1:99999", "http://xn--zzzzzz--:80", "http://h", "http://h:0", "http://h:80/behind"),
-    *("http://user@h:80", "http://h:80?x", "http://h:80#x", "ftp://h:80", "file:///etc/passwd", "http://[::1:80"),
-    *("http://[zz]:80", "http://h ost:80", "http://hö:80", "//h:80", ""),
-]
-
-
-@pytest.mark.parametrize("address", ADDRESSES)
+@pytest.mark.parametrize("address", ["http://127.0.0.1:99999", ""])
 def test_an_invalid_address_concerns_its_consumer_alone(address: str) -> None:
     site = stable_site("a", "b")
-    path, before = site.paths.member("b"), of_b(site)
+    path, before = site.paths.member("b"), site.owned("b")
     member = json.loads(site.zk.get(path).data)
     claim = json.loads(site.zk.get(site.paths.id("b")).data)
     put(site, path, json.dumps({**member, "address": address}).encode())
@@ -183,7 +172,7 @@ def test_an_invalid_address_concerns_its_consumer_alone(address: str) -> None:
     site.starts("c")
     site.settles()
     assert site.counts().keys() == {"a", "b", "c"}
-    assert of_b(site) == before
+    assert site.owned("b") == before
     assert address[:20] in overview.topics(site.coordinator)[0].reason
     site.processes.pop("b").zk.close()
     site.starts("b")  # the claim is readable, and forgets the address
@@ -273,16 +262,14 @@ def test_a_registration_of_megabytes_is_unreadable_and_read_in_parts(monkeypatch
 
 def test_who_is_not_asked_keeps_what_it_has_gets_nothing_and_is_named() -> None:
     site = stable_site("a", "b")
-    mine = {p for p, owner in site.node().assignments.items() if owner == "b"}
+    mine = site.owned("b")
     site.loses_session("b")
     site.processes["b"].silence = Silence.UNASKED
     site.starts("c")
     site.processes["c"].silence = Silence.UNASKED
     site.clock.advance(10 * site.policy.absent_after_s)
     site.settles()
-    assert {p for p, owner in site.node().assignments.items() if owner == "b"} == mine, (
-        "nobody knows whether it runs them"
-    )
+    assert site.owned("b") == mine, "nobody knows whether it runs them"
     assert site.isolation("b") is None
     assert "c" not in site.node().assignments.values()
     (report,) = transitions.preview(site.coordinator, ["orders"])

@@ -19,7 +19,6 @@ from coordinator_tasks.core.model import (
     State,
     Taken,
     TopicConfig,
-    TopicStatus,
     Unreachable,
 )
 from coordinator_tasks.core.protocol.znodes import put
@@ -29,7 +28,7 @@ from coordinator_tasks.service.nodes import directives, history, topics
 from coordinator_tasks.service.plan import pauses, preview, transitions
 from coordinator_tasks.service.watch import overview
 from tests.fakes.cluster import PERSON
-from tests.world.site import LOOP, Site, stable_site
+from tests.world.site import Site, stable_site
 
 WITHIN_S = 600.0
 
@@ -38,27 +37,18 @@ def expect(site: Site, consumer: str = "b", within_s: float = WITHIN_S, *, moves
     directives.expect_restart(site.coordinator, consumer, within_s, moves=moves, by="ada", why="new kernel")
 
 
-def step(site: Site) -> transitions.TopicReport:
-    (report,) = transitions.step(site.coordinator, ["orders"], LOOP)
-    return report
-
-
-def owned(site: Site, consumer: str) -> set[int]:
-    return {p for p, owner in site.node().assignments.items() if owner == consumer}
-
-
 @pytest.mark.parametrize("how", list(Ending))
 def test_partitions_wait_for_the_restart_and_nobody_else_is_touched(how: Ending) -> None:
     site = stable_site("a", "b", "c", partitions=7)
     before, epoch = dict(site.node().assignments), site.node().epoch
     expect(site)
     site.dies("b", how)
-    report = step(site)
+    report = site.step()
     assert report.reason == (
         "b's incarnation 1 is away: its partitions wait for it, back within 10 min, asked by ada: new kernel"
     )
     site.clock.advance(WITHIN_S - 1)
-    assert step(site).outcome is TopicOutcome.UNCHANGED
+    assert site.step().outcome is TopicOutcome.UNCHANGED
     assert site.node().epoch == epoch
     site.starts("b")
     site.settles()
@@ -70,11 +60,11 @@ def test_partitions_wait_for_the_restart_and_nobody_else_is_touched(how: Ending)
 
 def swap(site: Site) -> tuple[int, int]:
     """A person's pins have one partition go from `a` to `b` and one from `b` to `a`; neither is given away yet."""
-    gets, gives = min(owned(site, "a")), min(owned(site, "b"))
+    gets, gives = min(site.owned("a")), min(site.owned("b"))
     site.processes["a"].stubborn = site.processes["b"].stubborn = True
     pins = {gets: "b", gives: "a"}
     topics.change_config(site.coordinator, "orders", lambda config: replace(config, pins=pins))
-    step(site)
+    site.step()
     assert site.state().state is State.CLOSING
     return gets, gives
 
@@ -84,7 +74,7 @@ def swap(site: Site) -> tuple[int, int]:
 def test_a_swap_with_one_that_is_known_to_be_over_goes_on_at_once(lease: bool, closes: str) -> None:
     site = stable_site("a", "b", partitions=6)
     site.with_policy(rejoin_grace_s=0.0 if lease else WITHIN_S)
-    had = owned(site, "b")
+    had = site.owned("b")
     gets, gives = swap(site)
     if lease:
         expect(site)
@@ -93,16 +83,16 @@ def test_a_swap_with_one_that_is_known_to_be_over_goes_on_at_once(lease: bool, c
         site.processes["a"].stubborn = False
         site.clock.advance(10)
         site.everybody_acts("orders")
-        step(site)
+        site.step()
     site.dies("b", Ending.LEFT)
     site.processes["a"].stubborn = False
     site.settles()
     assert site.state().state is State.STABLE
-    assert owned(site, "a") == set(range(6)) - had | {gets, gives}, "what is in between goes on without b"
-    assert owned(site, "b") == had - {gives}, "what b owns waits for it"
+    assert site.owned("a") == set(range(6)) - had | {gets, gives}, "what is in between goes on without b"
+    assert site.owned("b") == had - {gives}, "what b owns waits for it"
     site.starts("b")
     site.settles()
-    assert owned(site, "b") >= had - {gives} | {gets}
+    assert site.owned("b") >= had - {gives} | {gets}
 
 
 def test_a_start_that_waits_for_the_restart_leaves_the_topic_stable() -> None:
@@ -111,7 +101,7 @@ def test_a_start_that_waits_for_the_restart_leaves_the_topic_stable() -> None:
     before = dict(site.node().assignments)
     site.dies("b")
     site.starts("b")
-    step(site)
+    site.step()
     assert site.state().state is State.STARTING
     expect(site)
     site.dies("b")
@@ -157,10 +147,10 @@ def test_a_silent_host_is_not_isolated_before_its_restart_is_due() -> None:
     site.statuses.answers["b"] = Unreachable(Silence.SILENT, "no answer")
     for _ in range(9):
         site.clock.advance(60)
-        assert step(site).moves == ()
+        assert site.step().moves == ()
         assert site.isolation("b") is None
     site.clock.advance(70)
-    step(site)
+    site.step()
     assert site.isolation("b") is not None, "after that, its absence counts from its begin"
     site.settles()
     assert site.counts() == {"a": 4}
@@ -172,7 +162,7 @@ def test_a_consumer_without_a_restart_loses_its_partitions_after_the_time() -> N
     site.dies("b", Ending.LEFT)
     assert 0 < transitions.due(site.coordinator)["orders"].in_s <= WITHIN_S
     site.clock.advance(WITHIN_S)
-    assert step(site).reason == "gone: b (left)"
+    assert site.step().reason == "gone: b (left)"
     assert site.counts() == {"a": 4}
 
 
@@ -181,7 +171,7 @@ def test_partitions_move_away_and_exactly_they_return() -> None:
     before = dict(site.node().assignments)
     expect(site, moves=True)
     site.settles()
-    assert owned(site, "b") == set()
+    assert site.owned("b") == set()
     assert {p: c for p, c in site.node().assignments.items() if before[p] != "b"} == {
         p: c for p, c in before.items() if c != "b"
     }
@@ -229,7 +219,7 @@ def test_when_all_targets_restart_at_once_the_rest_of_the_plan_is_made_up_for() 
     site.dies("a")
     site.starts("a")
     site.starts("b")
-    step(site)
+    site.step()
     assert site.counts() == {"a": 1, "b": 3}
     site.settles()
     assert site.counts() == {"a": 2, "b": 2}
@@ -237,7 +227,7 @@ def test_when_all_targets_restart_at_once_the_rest_of_the_plan_is_made_up_for() 
 
 def test_the_history_tells_a_planned_restart_as_one_rebalance_with_its_wait() -> None:
     site = stable_site("a", "b", partitions=4)
-    had, before = owned(site, "b"), site.history()[-1]
+    had, before = site.owned("b"), site.history()[-1]
     planned = next(one for one in site.history() if one.epoch == before.epoch)
     read_at = site.zk.get(site.paths.record("orders", planned.sequence)).stat.created_at
     expect(site)
@@ -246,7 +236,8 @@ def test_the_history_tells_a_planned_restart_as_one_rebalance_with_its_wait() ->
     site.clock.advance(9)
     site.starts("b")
     site.settles()
-    takes_up(site, "b", Taken(5, 0.5, 0.01, last_pass=LastPass(before.epoch, 20.0, 0.1)))
+    taken = Taken(5, 0.5, 0.01, last_pass=LastPass(before.epoch, 20.0, 0.1))
+    site.tells("b", lambda one: replace(one, running={p: replace(r, taken=taken) for p, r in one.running.items()}))
     site.clock.advance(1)
     assert pauses.complete(site.coordinator, ["orders"]) == ()
     (found,) = [one for one in history.rebalances(site.coordinator, ["orders"]) if one.began_at > before.at]
@@ -259,15 +250,6 @@ def test_the_history_tells_a_planned_restart_as_one_rebalance_with_its_wait() ->
         assert one.most_s == pytest.approx(one.first_at - read_at - 20, abs=0.01)
     assert "longest total between " in show.history([found])
     assert preview.earlier_moves(site.coordinator, "orders") == (), "the pause of a restart predicts no move"
-
-
-def takes_up(site: Site, consumer: str, taken: Taken) -> None:
-    """From now on this consumer says that it has taken up its partitions so."""
-
-    def said(one: TopicStatus) -> TopicStatus:
-        return replace(one, running={p: replace(each, taken=taken) for p, each in one.running.items()})
-
-    site.tells(consumer, said)
 
 
 @pytest.mark.parametrize(
@@ -323,7 +305,7 @@ def test_form_and_command_say_what_waits_and_who_asked_stands_in_the_history() -
     before = site.server.zxid
     lines = ACTIONS["expect_restart"].lines(site.coordinator, given, PERSON, dry_run=True)
     assert site.server.zxid == before
-    had = owned(site, "b")
+    had = site.owned("b")
     assert lines == [
         "b would be expected to restart within 10 min",
         f"b: {named(had)} of orders would wait for it",

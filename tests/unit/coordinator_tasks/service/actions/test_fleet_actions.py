@@ -448,15 +448,6 @@ def test_no_consumer_is_drained_while_its_fleet_changes(site: Shop, monkeypatch:
     assert directives.read_directive(site.coordinator, "a").draining is None
 
 
-def test_a_second_redeployment_waits_for_the_first(site: Shop) -> None:
-    redeployment.redeploy(site.coordinator, APP, by="ada", why="")
-    before = site.server.zxid
-    for dry_run in (True, False):
-        with pytest.raises(BadFleet, match="is being redeployed: a, b still run as before"):
-            ACTIONS["redeploy"].run(site.coordinator, {"app": APP}, PERSON, dry_run=dry_run)
-    assert site.server.zxid == before
-
-
 def test_the_only_consumer_cannot_be_replaced_and_it_is_said_what_to_do(site: Shop) -> None:
     fleet.set_fleet(site.coordinator, Fleet("alone", "app.py", ("c",)))
     site.join("c")

@@ -349,11 +349,11 @@ def test_nothing_is_decided_while_a_consumer_keeps_too_little(happens: Callable[
 @pytest.mark.parametrize("person", ["", "b-1"])
 def test_moves_are_pins_and_the_next_step_of_the_size_ends_those_that_nobody_has_changed(person: str) -> None:
     site = uneven_site()
-    mine = sorted(p for p, owner in site.node().assignments.items() if owner == "b-1")
+    mine = site.owned("b-1")
     found = look(site).decision
     assert found.kind is GrowthKind.MOVE
     assert pins(site) == {move.partition: "b-2" for move in found.moves}
-    assert set(pins(site)) < set(mine)
+    assert set(pins(site)) < mine
     theirs = dict.fromkeys(pins(site), person) if person else {}
     for partition, consumer in theirs.items():
         overrides.set_pins(site.coordinator, "orders", consumer, [partition], actor=PERSON)
@@ -496,7 +496,7 @@ def test_whoever_takes_the_limits_away_is_told_which_pins_of_growth_stay() -> No
     site = uneven_site()
     assert look(site).decision.kind is GrowthKind.MOVE
     (stay,) = pins(site)
-    other = next(p for p, owner in site.node().assignments.items() if owner == "b-1" and p != stay)
+    other = min(site.owned("b-1") - {stay})
     overrides.set_pins(site.coordinator, "orders", "b-1", [other], actor=PERSON)  # a person's own
     given = {"app": APP, "most": 0, "act": False, "why": ""}
     said = [

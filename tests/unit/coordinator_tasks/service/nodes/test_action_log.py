@@ -75,13 +75,10 @@ def test_a_dry_run_and_a_refused_action_leave_no_record(shop: Shop) -> None:
 
 
 def test_without_the_change_there_is_no_record_and_without_the_record_no_change(shop: Shop) -> None:
-    path = shop.paths.config("orders")
-    writes = []
-    transact = shop.zk.transact
-    shop.zk.transact = lambda operations: (writes.append(list(operations)), transact(operations))[1]  # type: ignore[method-assign]
+    writes: list[list[str]] = []
+    shop.server.before_write = lambda _, operations: writes.append([one.path for one in operations])
     done(shop, "freeze", topic="orders")
-    (together,) = writes
-    assert [one.path for one in together] == [path, f"{shop.paths.asked}/"]
+    assert writes == [[shop.paths.config("orders"), f"{shop.paths.asked}/"]]
 
 
 def test_the_records_are_pruned_and_are_no_history_of_a_topic(shop: Shop) -> None:

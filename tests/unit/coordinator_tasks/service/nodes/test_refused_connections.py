@@ -2,10 +2,10 @@
 
 import pytest
 
-from coordinator_tasks.core.model import Ending, Silence
+from coordinator_tasks.core.model import Silence
 from coordinator_tasks.service.nodes import observe, refused_connections
-from coordinator_tasks.service.plan import transitions
-from tests.world.site import LOOP, Site, stable_site
+from tests.fakes.counted import counted
+from tests.world.site import Site, stable_site
 
 
 @pytest.fixture
@@ -46,22 +46,9 @@ def test_only_a_refusal_counts(site: Site, silence: Silence) -> None:
     assert noted(site) == (frozenset(), 0.0)
 
 
-def test_the_claims_of_those_that_answer_are_not_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_claims_of_those_that_answer_are_not_read(site: Site) -> None:
     site.processes["b"].silence = Silence.REFUSED
-    read: list[list[str]] = []
-    original = observe.load_claims
-    monkeypatch.setattr(
-        refused_connections, "load_claims", lambda c, ids, unclear: [read.append(ids), original(c, ids, unclear)][1]
-    )
-    noted(site)
-    assert read == [["b"]]
-
-
-def test_what_was_noted_between_two_looks_counts_when_the_session_ends(site: Site) -> None:
-    site.processes["b"].silence = Silence.REFUSED
-    noted(site)
-    site.clock.advance(site.zk.session_timeout_s)
-    site.loses_session("b")
-    transitions.step(site.coordinator, ["orders"], LOOP)
-    assert observe.load_claims(site.coordinator, ["b"], {})["b"].ended == {1: Ending.REFUSED}
-    assert site.counts() == {"a": 4}
+    c, requests = counted(site.coordinator)
+    refused_connections.note(c, c.discovery.members(), frozenset())
+    assert requests.nodes[site.paths.id("b")]
+    assert not requests.nodes[site.paths.id("a")]

@@ -198,15 +198,12 @@ def test_a_seek_of_a_partition_without_an_owner_waits_for_one(shop: Shop) -> Non
     shop.zk.transact([put(path, draft_free, shop.zk.get(path).stat.version)])
     shop.statuses.answers["a"] = shop.answer
     shop.kafka.stored.clear()
-    transitions.seek(shop.coordinator, "orders", {1: 33}, history_plan(), PERSON, done=lambda: False)
+    plan = Explanation(positions.RESET, "", "reset offsets")
+    transitions.seek(shop.coordinator, "orders", {1: 33}, plan, PERSON, done=lambda: False)
     assert shop.node.seeks[1].offset == 33
     shop.settle()
     assert shop.node.assignments[1] == "a"
     assert shop.node.since[1] >= shop.node.seeks[1].epoch
-
-
-def history_plan() -> Explanation:
-    return Explanation(positions.RESET, "", "reset offsets")
 
 
 def test_while_a_partition_is_moved_its_offsets_are_not_reset(shop: Shop) -> None:

@@ -13,7 +13,7 @@ from coordinator_tasks.service.nodes import action_log, directives, topics
 from coordinator_tasks.service.plan import overrides, plans_to_approve, transitions
 from coordinator_tasks.service.watch import overview
 from tests.fakes.cluster import PERSON
-from tests.world.site import LOOP, Site, stable_site
+from tests.world.site import Site, stable_site
 
 ONE_MOVE = Budget(moves=1)
 
@@ -28,14 +28,8 @@ def waiting_site(budget: Budget = ONE_MOVE, partitions: int = 6) -> Site:
     """a and b share the partitions, c has joined, and the plan for it waits for approval."""
     site = site_with(budget, "a", "b", partitions=partitions)
     site.starts("c")
-    step(site)
+    site.step(5)
     return site
-
-
-def step(site: Site) -> transitions.TopicReport:
-    site.clock.advance(5)
-    (report,) = transitions.step(site.coordinator, ["orders"], LOOP)
-    return report
 
 
 def approve(site: Site, digest: str, *, granted: bool = True, by: str = "ada") -> None:
@@ -50,7 +44,7 @@ def test_a_plan_above_the_budget_waits_and_is_done_once_it_is_approved() -> None
     site = site_with(Budget(moves=1), "a", "b")
     site.starts("c")
     epoch, writes = site.node().epoch, site.server.zxid
-    report = step(site)
+    report = site.step(5)
     assert (report.outcome, site.node().epoch) == (TopicOutcome.WAITING, epoch)
     digest = waits(site).digest
     assert report.reason == (
@@ -62,7 +56,7 @@ def test_a_plan_above_the_budget_waits_and_is_done_once_it_is_approved() -> None
     assert (shown.outcome, len(shown.moves), shown.approval) == (TopicOutcome.WRITTEN, 2, digest)
     (topic,) = overview.topics(site.coordinator)
     assert topic.reason == report.reason
-    assert step(site).outcome is TopicOutcome.WAITING
+    assert site.step(5).outcome is TopicOutcome.WAITING
     assert site.server.zxid == writes + 1, "only a first answer is noted"
     approve(site, digest)
     site.settles()
@@ -76,7 +70,7 @@ def test_a_pause_does_not_wait_for_the_answer_to_a_plan(rejected: bool) -> None:
     if rejected:
         approve(site, waits(site).digest, granted=False)
     topics.change_config(site.coordinator, "orders", lambda config: replace(config, paused=frozenset({3})))
-    report = step(site)
+    report = site.step(5)
     assert (report.outcome, report.reason, report.moves) == (TopicOutcome.WRITTEN, "paused: partition 3", ())
     assert (site.node().paused, site.counts()) == ({3}, {"a": 3, "b": 3})
     assert not waits(site).answered, "it is asked again"
@@ -86,7 +80,7 @@ def test_an_approval_is_void_when_something_has_changed_since() -> None:
     site = waiting_site(partitions=8)
     former = waits(site).digest
     site.starts("d")
-    step(site)
+    site.step(5)
     now = waits(site).digest
     assert now != former
     before = site.server.zxid
@@ -95,7 +89,7 @@ def test_an_approval_is_void_when_something_has_changed_since() -> None:
     assert site.server.zxid == before
     approve(site, now)
     site.dies("d")
-    assert step(site).outcome is TopicOutcome.WAITING, "what was approved was another plan"
+    assert site.step(5).outcome is TopicOutcome.WAITING, "what was approved was another plan"
     assert waits(site).digest != now
     with pytest.raises(ApprovalVoid, match="is not the one that waits now"):
         approve(site, now)
@@ -106,34 +100,28 @@ def test_each_input_of_the_plan_makes_its_approval_void(change: str) -> None:
     site = waiting_site(partitions=8)
     approve(site, waits(site).digest)
     if change == "pin":
-        overrides.set_pins(
-            site.coordinator,
-            "orders",
-            "a",
-            [p for p, o in site.node().assignments.items() if o == "a"][:1],
-            actor=PERSON,
-        )
+        overrides.set_pins(site.coordinator, "orders", "a", [min(site.owned("a"))], actor=PERSON)
     elif change == "strategy":
         topics.set_strategy(site.coordinator, "orders", "roundrobin", {}, PERSON)
     else:
         site.kafka.add_partitions("orders", 1)
         topics.refresh_partitions(site.coordinator, ["orders"])
-        step(site)  # nobody had the new one
+        site.step(5)  # nobody had the new one
     site.everybody_acts()
-    step(site)
-    assert step(site).outcome is TopicOutcome.WAITING
+    site.step(5)
+    assert site.step(5).outcome is TopicOutcome.WAITING
     assert "c" not in site.counts() or change == "epoch"
 
 
 def test_partitions_that_nobody_runs_are_assigned_meanwhile() -> None:
     site = site_with(Budget(moves=1), "a", "b", "d", partitions=9)
     site.starts("c")
-    step(site)
+    site.step(5)
     digest = waits(site).digest
     site.dies("b", Ending.REAPED)
-    assert {move.kind for move in step(site).moves} == {MoveKind.START}
+    assert {move.kind for move in site.step(5).moves} == {MoveKind.START}
     site.everybody_acts()
-    step(site)
+    site.step(5)
     assert set(site.counts()) >= {"a", "d"}
     assert sum(site.counts().values()) == 9
     if plans_to_approve.waiting(site.coordinator, ["orders"]):
@@ -143,7 +131,7 @@ def test_partitions_that_nobody_runs_are_assigned_meanwhile() -> None:
 def test_moves_of_an_ending_process_need_no_approval_and_moves_of_a_drain_wait() -> None:
     site = site_with(Budget(moves=1), "a", "b", "c")
     directives.drain(site.coordinator, "c", "ada", "")
-    assert step(site).outcome is TopicOutcome.WAITING
+    assert site.step(5).outcome is TopicOutcome.WAITING
     process = site.processes["c"]
     directives._change(
         site.coordinator,
@@ -162,9 +150,9 @@ def test_a_rejection_stays_until_something_changes() -> None:
     approve(site, digest, granted=False)
     assert waits(site).answered
     assert not plans_to_approve.still_waits(site.coordinator, "orders", digest)
-    assert "ada has rejected it: calm; it waits until something changes" in step(site).reason
+    assert "ada has rejected it: calm; it waits until something changes" in site.step(5).reason
     site.starts("d")
-    step(site)
+    site.step(5)
     assert not waits(site).answered
     assert plans_to_approve.still_waits(site.coordinator, "orders", waits(site).digest)
 
@@ -213,5 +201,5 @@ def test_only_the_sites_approvers_approve() -> None:
 def test_a_predicted_pause_is_judged_from_the_history() -> None:
     site = site_with(Budget(pause_s=1.0), "a", "b")
     site.starts("c")
-    report = step(site)
+    report = site.step(5)
     assert "a pause cannot be predicted yet, and the budget is" in report.reason

@@ -17,9 +17,9 @@ from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.fleets import redeployment, scaling
 from coordinator_tasks.service.fleets import upgrades as upgrading
 from coordinator_tasks.service.nodes import directives, fleet
-from coordinator_tasks.service.plan import overrides, plans_to_approve, transitions
+from coordinator_tasks.service.plan import overrides, plans_to_approve
 from tests.fakes.cluster import PERSON, AllowEverything
-from tests.world.site import LOOP, Site, stable_site
+from tests.world.site import Site, stable_site
 from tests.world.upgrading import APP, NEW, OLD, UpgradingSite, to_v2, upgrading_site
 
 BUDGET = Budget(moves=1, hours=("00:00-00:01",))
@@ -45,13 +45,7 @@ def waits(site: Site) -> bool:
 
 
 def of_a(site: Site) -> list[int]:
-    return sorted(p for p, who in site.node().assignments.items() if who == "a")[:2]
-
-
-def step(site: Site) -> transitions.TopicReport:
-    site.clock.advance(5)
-    (report,) = transitions.step(site.coordinator, ["orders"], LOOP)
-    return report
+    return sorted(site.owned("a"))[:2]
 
 
 # Upgrades ------------------------------------------------------------------------------------------------------------
@@ -59,7 +53,7 @@ def step(site: Site) -> transitions.TopicReport:
 
 def test_an_upgrade_passes_all_its_steps_under_a_budget() -> None:
     site = upgradable()
-    pinned = next(p for p, who in site.owners().items() if who == "b-1")
+    pinned = min(site.owned("b-1"))
     overrides.set_pins(site.coordinator, "orders", "b-1", [pinned], actor=PERSON)
     site.settles()
     to_v2(site)
@@ -90,9 +84,9 @@ def test_another_plan_waits_meanwhile_and_does_not_hold_up_the_way_back() -> Non
     site = upgradable()
     to_v2(site, steps=(50, 100))
     site.turns_until(lambda one: one.phase is UpgradePhase.HOLDING)
-    mine = [p for p, who in site.owners().items() if who == "b-1"][:2]
+    mine = sorted(site.owned("b-1"))[:2]
     overrides.set_pins(site.coordinator, "orders", "b-2", mine, actor=PERSON)
-    assert step(site).outcome is TopicOutcome.WAITING
+    assert site.step(5).outcome is TopicOutcome.WAITING
     assert waits(site), "an upgrade has no part in a person's pins"
     site.reports["b-3"] = "something is wrong"
     assert site.ends().phase is UpgradePhase.ROLLED_BACK
@@ -154,7 +148,7 @@ def drained_in_the_words_of_a_growth(site: Site) -> None:
 def test_what_only_stands_beside_it_waits(asked: Callable[[Site], None]) -> None:
     site = fleet_site("a", "b", "c", "d")
     asked(site)
-    assert step(site).outcome is TopicOutcome.WAITING
+    assert site.step(5).outcome is TopicOutcome.WAITING
     assert waits(site)
 
 
@@ -186,7 +180,7 @@ def test_a_claim_that_cannot_be_read_holds_up_nothing() -> None:
     relaunched(site, "a")
     site.zk.transact([SetData(site.paths.id("a"), b"{")])
     site.starts("stranger")
-    assert step(site).outcome is TopicOutcome.WAITING
+    assert site.step(5).outcome is TopicOutcome.WAITING
 
 
 # Growth --------------------------------------------------------------------------------------------------------------
@@ -228,7 +222,7 @@ def test_a_growth_waits_for_nobody_while_a_person_lets_it(asked: Callable[..., N
     site = fleet_site("a", "b", "c", "d")
     before = dict(site.node().assignments)
     asked(site, act=act, acted=acted)
-    step(site)
+    site.step(5)
     assert waits(site) is not (act and acted)
     site.settles()
     assert (dict(site.node().assignments) != before) is (act and acted)
@@ -239,7 +233,7 @@ def test_an_unreadable_growth_exempts_nothing_and_holds_up_nothing() -> None:
     site.zk.ensure(site.paths.growths)
     site.zk.transact([put(site.paths.growth(APP), b"{", -1)])
     site.starts("stranger")
-    assert step(site).outcome is TopicOutcome.WAITING
+    assert site.step(5).outcome is TopicOutcome.WAITING
 
 
 # Planned restarts ----------------------------------------------------------------------------------------------------

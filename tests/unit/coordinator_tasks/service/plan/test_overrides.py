@@ -39,7 +39,7 @@ def test_pinned_partitions_move_to_their_consumer_and_come_back_with_it(shop: Si
 def test_a_pin_to_a_draining_owner_reports_that_the_partition_leaves(shop: Site) -> None:
     shop.starts("b")
     shop.settles()
-    mine = next(p for p, who in shop.node().assignments.items() if who == "a")
+    mine = min(shop.owned("a"))
     directives.drain(shop.coordinator, "a", by="ada", why="")
     (pinned,) = overrides.set_pins(shop.coordinator, "orders", "a", [mine], actor=PERSON)
     assert pinned.text == f"partition {mine} would be pinned to a and would move away until a may have it"

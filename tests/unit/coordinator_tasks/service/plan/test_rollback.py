@@ -42,7 +42,7 @@ def joined() -> Site:
 
 def test_the_assignment_before_a_rebalance_comes_back_and_the_history_says_who_asked_and_why(joined: Site) -> None:
     rebalance = newest(joined)
-    taken = {p for p, who in joined.node().assignments.items() if who == "b"}
+    taken = joined.owned("b")
     way = go_back(joined, rebalance)
     assert {one.partition for one in way.preview.moves} == taken
     assert configuration(joined.coordinator, "orders").rollback == way.wanted
@@ -172,7 +172,7 @@ def test_a_partition_that_is_newer_stays_and_is_named(joined: Site) -> None:
 
 def test_a_pin_comes_before_a_roll_back_and_is_named(joined: Site) -> None:
     rebalance = newest(joined)
-    mine = next(p for p, who in joined.node().assignments.items() if who == "b")
+    mine = min(joined.owned("b"))
     overrides.set_pins(joined.coordinator, "orders", "b", [mine], actor=PERSON)
     way = go_back(joined, rebalance)
     assert way.left_out == (f"partition {mine} is pinned to others, and would stay",)

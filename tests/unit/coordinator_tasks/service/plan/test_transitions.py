@@ -15,7 +15,6 @@ from coordinator_tasks.core.codecs.member_codec import decode_claim
 from coordinator_tasks.core.errors import LookAgain, NoAccess, StoreUnavailable
 from coordinator_tasks.core.machine.decision import ALL_STEPS, TopicOutcome
 from coordinator_tasks.core.model import (
-    Absence,
     Actor,
     Committed,
     Ending,
@@ -249,7 +248,7 @@ def test_several_writes_of_one_call_are_one_report(site: Site) -> None:
     site.starts("c")
     site.clock.advance(2)
     site.dies("b")
-    partition = next(p for p, owner in site.node().assignments.items() if owner == "a")
+    partition = min(site.owned("a"))
     topics.change_config(site.coordinator, "orders", lambda config: replace(config, pins={partition: "c"}))
     report = transitions.plan(site.coordinator, ["orders"], ONE)[0]
     assert len(site.history()) == 2 + 2
@@ -310,18 +309,6 @@ def test_two_runs_at_once_have_one_effect_and_one_record(site: Site, stage: str)
     site.check()
 
 
-def test_a_stale_decision_is_refused_as_a_whole(site: Site) -> None:
-    site.starts("c")
-    site.clock.advance(2)
-    c = site.coordinator
-    stored = store.load(c.zk, c.paths, "orders")
-    decision = transitions._decide(c, stored, look(site), ALL_STEPS, ONE)
-    assert transitions.plan(other(site), ["orders"], OTHER)[0].outcome is TopicOutcome.WRITTEN
-    with pytest.raises(LookAgain):
-        store.commit(c.zk, c.paths, stored, decision, look(site).world)
-    assert [r for r in site.history() if r.actor == ONE] == []
-
-
 def test_a_state_alone_is_not_written_when_the_node_has_changed(site: Site) -> None:
     joining(site)
     site.everybody_acts()
@@ -350,7 +337,7 @@ def test_a_configuration_that_changed_in_between_makes_the_commit_fail(site: Sit
 def test_a_consumer_that_registers_between_look_and_commit_makes_the_commit_fail(site: Site) -> None:
     # Refusals for a session time-out were taken for the consumer's end, wrongly.
     process = site.processes["b"]
-    held = {p for p, c in site.node().assignments.items() if c == "b"}
+    held = site.owned("b")
     process.silence = Silence.REFUSED
     site.loses_session("b")
     c = site.coordinator
@@ -365,7 +352,7 @@ def test_a_consumer_that_registers_between_look_and_commit_makes_the_commit_fail
 
     interrupting(site, registers)
     transitions.step(c, ["orders"], LOOP)
-    assert {p for p, owner in site.node().assignments.items() if owner == "b"} == held
+    assert site.owned("b") == held
 
 
 def test_a_readmission_between_look_and_commit_makes_the_commit_fail(site: Site) -> None:
@@ -723,19 +710,6 @@ def test_refusals_count_while_the_session_of_a_dead_process_still_runs(site: Sit
     assert claim.ended == {1: Ending.REFUSED}
     assert not claim.refused_at
     assert site.counts() == {"a": 4}
-
-
-@pytest.mark.parametrize("meanwhile", [None, Silence.SILENT])
-def test_a_registered_consumer_that_does_not_refuse_any_more_begins_anew(site: Site, meanwhile: Silence | None) -> None:
-    process = site.processes["b"]
-    process.silence = Silence.REFUSED
-    look(site)
-    process.silence = meanwhile
-    look(site)
-    site.clock.advance(site.zk.session_timeout_s)
-    process.silence = Silence.REFUSED
-    site.loses_session("b")
-    assert look(site).world.claims["b"].absence == Absence(1, site.clock.now(), site.clock.now())
 
 
 @pytest.mark.parametrize("over", [True, False], ids=["its process is gone", "its process lives"])

@@ -10,21 +10,16 @@ from coordinator_tasks.core.codecs.lag_moment_codec import encode_lag_moment
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.measure.lag import WINDOW, LagStatus
 from coordinator_tasks.core.measure.lag_moments import EVERY_S, JUDGED_BY, KEPT, LagMoment, seconds, slot_of
-from coordinator_tasks.core.model import Committed, Silence, Token
+from coordinator_tasks.core.model import Silence
 from coordinator_tasks.core.ports import Create
 from coordinator_tasks.service.watch import lag_moments
+from tests.fakes.counted import counted
 from tests.world.site import Site, stable_site
 
 
 @pytest.fixture
 def site() -> Site:
     return stable_site("a", "b")
-
-
-def commit(site: Site, partition: int, offset: int) -> None:
-    token = Token(site.node().since[partition], 1, site.node().generation)
-    entry = Committed(offset, token, "a", site.name, site.node().topic_id)
-    site.kafka.offsets("g").commit("orders", {partition: entry})
 
 
 def kept(site: Site, most: int = KEPT) -> Sequence[LagMoment]:
@@ -47,7 +42,7 @@ def minutes(site: Site, count: int, *, written: int = 0, read: int = 0, offset: 
         site.kafka.append("orders", 0, written)
         offset += read
         if read:
-            commit(site, 0, offset)
+            site.commit(0, offset)
         assert keep(site) == []
     return offset
 
@@ -56,7 +51,7 @@ def minutes(site: Site, count: int, *, written: int = 0, read: int = 0, offset: 
 def behind(site: Site) -> Site:
     """Partition 0 is ten records behind."""
     site.kafka.append("orders", 0, 100)
-    commit(site, 0, 90)
+    site.commit(0, 90)
     return site
 
 
@@ -72,7 +67,7 @@ def test_a_moment_has_the_commits_in_kafka_and_the_owners(behind: Site) -> None:
 def test_partitions_beyond_the_limit_are_named(behind: Site) -> None:
     limited = replace(behind.coordinator, policy=Policy(lag_partitions=1))
     for partition in range(1, 4):
-        commit(behind, partition, 0)
+        behind.commit(partition, 0)
     lines = list(lag_moments.keep(limited, ["orders"]))
     assert lines == ["the lags of 3 partitions are not kept, beyond policy.lag_partitions (1)"]
     (moment,) = kept(behind)
@@ -112,16 +107,12 @@ def test_an_owner_that_is_silent_is_stopped_and_stays_so(behind: Site) -> None:
     assert status(behind) is LagStatus.STOP
 
 
-def test_only_owners_whose_commits_stand_still_are_asked(behind: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    ask = behind.coordinator.statuses.ask
-    monkeypatch.setattr(
-        type(behind.coordinator.statuses), "ask", lambda _, who: asked.extend(one.consumer for one in who) or ask(who)
-    )
+def test_only_owners_whose_commits_stand_still_are_asked(behind: Site) -> None:
+    behind.coordinator, requests = counted(behind.coordinator)
     minutes(behind, 3, written=5, read=5)
-    assert asked == []
+    assert requests.polls == []
     minutes(behind, 1, offset=0)
-    assert asked == [behind.node().assignments[0]]
+    assert requests.polls == [(behind.node().assignments[0],)]
 
 
 def test_the_lag_in_seconds_is_known_once_the_log_has_grown(behind: Site) -> None:

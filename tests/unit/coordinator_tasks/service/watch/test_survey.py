@@ -6,7 +6,7 @@ import pytest
 
 from coordinator_tasks.core.codecs.history_codec import with_pauses
 from coordinator_tasks.core.errors import KafkaUnavailable, StoreUnavailable
-from coordinator_tasks.core.model import Committed, Pause, Pauses, Silence, State, Token, Unmoved
+from coordinator_tasks.core.model import Pause, Pauses, Silence, State, Unmoved
 from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.service.nodes.topics import add_topic
 from coordinator_tasks.service.plan import transitions
@@ -166,12 +166,6 @@ def test_consumers_are_counted_by_what_is_known_of_them(site: Site) -> None:
 # How far the groups are behind ---------------------------------------------------------------------------------------
 
 
-def commit(site: Site, partition: int, offset: int) -> None:
-    token = Token(site.node().since[partition], 1, site.node().generation)
-    entry = Committed(offset, token, "a", site.name, site.node().topic_id)
-    site.kafka.offsets("g").commit("orders", {partition: entry})
-
-
 def lag_of(found: tuple[PartitionLag, ...], partition: int) -> PartitionLag:
     (one,) = [one for one in found if one.partition == partition]
     return one
@@ -179,7 +173,7 @@ def lag_of(found: tuple[PartitionLag, ...], partition: int) -> PartitionLag:
 
 def test_the_lag_is_that_of_the_commits_in_kafka(site: Site) -> None:
     site.kafka.append("orders", 0, 100)
-    commit(site, 0, 60)
+    site.commit(0, 60)
     lag = lag_of(Surveyor(site.coordinator).look().lags, 0)
     owner = site.node().assignments[0]
     assert (lag.group, lag.offset, lag.end, lag.lag, lag.owner, lag.told) == ("g", 60, 100, 40, owner, True)
@@ -188,7 +182,7 @@ def test_the_lag_is_that_of_the_commits_in_kafka(site: Site) -> None:
 
 def test_the_lag_of_a_silent_owner_is_told_here_in_seconds_too(site: Site) -> None:
     site.kafka.append("orders", 0, 100)
-    commit(site, 0, 90)
+    site.commit(0, 90)
     one = surveyor(site)
     site.processes[site.node().assignments[0]].silence = Silence.SILENT
     for _ in range(12):
