@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, LookAgain, Malformed, Refused
+from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Malformed, Refused
 from coordinator_tasks.core.machine import crashes, fleet_topics
 from coordinator_tasks.core.machine.causes import absence
 from coordinator_tasks.core.machine.crashes import Exits
@@ -186,25 +186,27 @@ class ConsumerOverview:
         return Condition.FAILING.value if told else self.health
 
 
-def topics(c: Coordinator, names: Collection[str] = (), problems: list[str] | None = None) -> list[TopicOverview]:
-    """Return the managed or named topics, sorted. Raises the `Unavailable` kinds.
+def topics(c: Coordinator, problems: list[str] | None = None) -> list[TopicOverview]:
+    """Return the managed topics, sorted. Raises the `Unavailable` kinds.
 
     If Kafka does not answer, `problems` gets the error, and the topics lack Kafka's facts.
     """
-    chosen, silent = sorted(set(names or transitions.topics(c))), ""
-    if problems is not None and chosen:
+    names, silent = transitions.topics(c), ""
+    if problems is not None and names:
         try:
-            c.kafka.describe(chosen, {})
+            c.kafka.describe(names, {})
         except KafkaUnavailable as error:
             problems.append(error.told)
             c, silent = silenced(c, error), "Kafka does not answer"
         except Refused:
             pass  # without the right, the topics show ZooKeeper's facts, as in a plan
-    reports = {report.topic: report for report in transitions.preview(c, chosen)}
-    found = [_topic(c, name, reports.get(name)) for name in chosen]
+    reports = {report.topic: report for report in transitions.preview(c, names)}
+    stored = store.load_topics(c.zk, c.paths)
+    found = [_topic(view, reports.get(view.topic)) for view in stored.views]
+    found += [(TopicOverview(name, problem=error.told), ()) for name, error in stored.unread.items()]
     ended, starts = _ended(c), fleet_starts(c) if any(one.unowned for one, _ in found) else ()
     told = list[TopicOverview]()
-    for one, ownerless in found:
+    for one, ownerless in sorted(found, key=lambda each: each[0].topic):
         starting = starts_of(one.topic, starts)
         unread = starting if one.unowned and not one.owners else ""
         reason = "; ".join(filter(None, (silent, one.reason, _ended_of(one, ended), unread)))
@@ -260,18 +262,14 @@ def _ended_of(topic: TopicOverview, ended: Iterable[_Ended]) -> str:
     )
 
 
-def _topic(c: Coordinator, name: str, report: transitions.TopicReport | None) -> tuple[TopicOverview, Collection[int]]:
+def _topic(view: TopicView, report: transitions.TopicReport | None) -> tuple[TopicOverview, Collection[int]]:
     """Return the topic, and its partitions without an owner."""
-    try:
-        view = store.load(c.zk, c.paths, name).view
-    except (Malformed, Refused, LookAgain) as error:
-        return TopicOverview(name, problem=error.told), ()
     owners = Counter(view.node.assignments.values() if view.node is not None else ())
     moving = moving_in(view)
     ownerless = tuple(unowned_in(view))
     nobody_reads = report.unread if report is not None else dict.fromkeys(ownerless, NO_OWNER)
     found = TopicOverview(
-        topic=name,
+        topic=view.topic,
         state=view.state.state if view.state is not None else State.INITIAL,
         epoch=view.node.epoch if view.node is not None else 0,
         partitions=len(view.partitions),
