@@ -40,13 +40,6 @@ def said_of(action: str, shop: Cluster, given: Mapping[str, Any], *, dry_run: bo
     return ACTIONS[action].lines(shop.coordinator, given, AIRFLOW, dry_run=dry_run)
 
 
-def test_no_form_takes_a_partition_that_kafka_cannot_have() -> None:
-    fields = [
-        one.form for action in ACTIONS.values() for one in action.parameters if one.form and one.name == "partitions"
-    ]
-    assert {form["items"]["maximum"] for form in fields if "items" in form} == {2**31 - 1}
-
-
 def test_an_isolation_says_whose_partitions_nobody_else_takes(shop: Cluster) -> None:
     planned(shop)
     given = {"consumer": "a", "why": "old disk"}

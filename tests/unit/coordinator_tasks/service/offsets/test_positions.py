@@ -24,6 +24,7 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.core.protocol.znodes import put
+from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import history
 from coordinator_tasks.service.nodes.topics import add_topic, configuration, remove_topic
@@ -94,6 +95,15 @@ def test_offsets_are_given_for_each_partition_and_the_history_keeps_them_as_numb
     record = history.records(shop.coordinator, "orders")[0]
     assert record.cause == "reset offsets of 2 partitions to given offsets (by ada)"
     assert (record.plan.was_at, record.plan.undoes) == ({0: 80}, "")
+
+
+def test_the_offsets_of_a_file_are_shown_first_and_then_reset(shop: Shop) -> None:
+    lines = partial(ACTIONS["import_offsets"].lines, shop.coordinator, {"offsets": "orders,0,20\n", "why": "x"}, PERSON)
+    would = "orders: partition 0 would continue at 20, was at 80: 60 offsets would be read again"
+    assert lines(dry_run=True) == [would]
+    assert not shop.node.seeks
+    assert lines(dry_run=False) == [would.replace("would continue", "continues").replace("would be", "are")]
+    assert shop.node.seeks[0].offset == 20
 
 
 def test_several_topics_are_checked_before_the_first_one_is_reset(shop: Shop) -> None:
