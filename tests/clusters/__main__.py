@@ -6,21 +6,43 @@ again. The end writes build/clusters/report.md; the exit code is 1 if a test fai
 """
 
 import argparse
+import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree  # of a file that our own pytest has just written
 
 import pytest
 
-from tests.faults.notes import Line, Notes
-
 BUILD = Path("build/clusters")
 LIMIT_S = 3_600.0
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-m", "clusters", "-o", f"faulthandler_timeout={LIMIT_S:g}"]
-PART = "clusters"
+Line = dict[str, Any]
+
+
+class Notes:
+    """The file of results: a line of JSON for each finished test, with a `key` and `problems`."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        file.parent.mkdir(parents=True, exist_ok=True)
+
+    def lines(self) -> list[Line]:
+        """Return all lines; of tests that were noted twice the last."""
+        lines = self._file.read_text().splitlines() if self._file.exists() else []
+        return list({one["key"]: one for one in map(json.loads, lines)}.values())
+
+    def due(self, keys: Iterable[str]) -> list[str]:
+        """Return the tests without a line, in their order."""
+        done = {one["key"] for one in self.lines()}
+        return [key for key in keys if key not in done]
+
+    def add(self, key: str, **line: Any) -> None:
+        with self._file.open("a") as file:
+            file.write(json.dumps({"key": key, **line}) + "\n")
 
 
 def tests() -> list[str]:
@@ -55,7 +77,7 @@ def run(notes: Notes, test: str) -> None:
     problems = [f"exit code {code}, see {log}"] if code else []
     # Nothing is said to have passed that has not run.
     problems += [why] if (why := skipped(report)) else []
-    notes.add(PART, test, problems=problems, seconds=round(time.monotonic() - begun), **figures(report))
+    notes.add(test, problems=problems, seconds=round(time.monotonic() - begun), **figures(report))
 
 
 def summary(lines: Sequence[Line]) -> str:
@@ -70,7 +92,7 @@ def _row(line: Line) -> str:
 
 
 def _recorded(line: Line) -> Iterator[tuple[str, str]]:
-    return ((name, value) for name, value in line.items() if name not in {"part", "key", "problems", "seconds"})
+    return ((name, value) for name, value in line.items() if name not in {"key", "problems", "seconds"})
 
 
 def main() -> int:
@@ -83,8 +105,8 @@ def main() -> int:
     for test in wanted if given.again else notes.due(wanted):
         print(test, flush=True)
         run(notes, test)
-        (BUILD / "report.md").write_text(summary(notes.of(PART)))
-    print(summary(notes.of(PART)))
+        (BUILD / "report.md").write_text(summary(notes.lines()))
+    print(summary(notes.lines()))
     return 1 if any(one["problems"] for one in notes.lines()) else 0
 
 

@@ -5,14 +5,14 @@ word counts. The rights are read from the history and the releases by the demons
 """
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from coordinator_tasks.core.model import MoveKind, Record, State, Token
 from coordinator_tasks.devstack.demo.checker import disordered, lost_records, repeated, unowned_rows
 from coordinator_tasks.devstack.demo.evidence import Produced, Row, SeenRelease
-from coordinator_tasks.devstack.demo.ownership import End, Holding, holdings
+from coordinator_tasks.devstack.demo.ownership import Holding, holdings
 from tests.faults.commit_log import LoggedCommit, by_partition
 
 TOLERANCE_S = 0.005
@@ -23,8 +23,7 @@ TOLERANCE_S = 0.005
 class Run:
     """`base` and `target` are the first offset to be processed and the one after the last, by partition.
 
-    `killed`: consumer and incarnation. `breaks`: records, by number, after which ZooKeeper was lost or restored.
-    `survivors`: lives that were taken for closed, and how long each may take to learn of that, in seconds. `rows` keep the order of each writer, `commits` that of the broker.
+    `killed`: consumer and incarnation. `rows` keep the order of each writer, `commits` that of the broker.
     """
 
     base: Mapping[int, int]
@@ -34,8 +33,6 @@ class Run:
     records: Sequence[Record]
     releases: Sequence[SeenRelease]
     killed: frozenset[tuple[str, int]] = frozenset()
-    breaks: frozenset[int] = frozenset()
-    survivors: Mapping[tuple[str, int], float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +50,7 @@ class Findings:
 def check(run: Run) -> Findings:
     """Judge a run; never raises for what the evidence says."""
     rows = sorted(run.rows, key=lambda row: (row.partition, row.processed_at))
-    held = stretched(adopted(holdings(run.records, run.releases)), run.survivors)
+    held = _adopted(holdings(run.records, run.releases))
     clean, by_kill, _ = repeated(rows, held, run.killed)
     produced = [Produced(p, n, n, 0.0) for p, first in run.base.items() for n in range(first, run.target[p])]
     invented = [row for row in rows if row.sequence != row.offset or row.offset < run.base.get(row.partition, 0)]
@@ -63,10 +60,10 @@ def check(run: Run) -> Findings:
         "unowned": unowned_rows(rows, held),
         "duplicated": clean + list(_repeated_though_committed(rows, run.commits)),
         "disordered": disordered(rows, held),
-        "rewound": list(rewound(run.commits)),
+        "rewound": list(_rewound(run.commits)),
         "skipped": list(_skipped(run.base, rows, run.commits)),
-        "commits unowned": list(unowned_commits(run.commits, held)),
-        "history": list(history_faults(run.records, run.breaks)),
+        "commits unowned": list(_unowned_commits(run.commits, held)),
+        "history": list(_history_faults(run.records)),
     }
     return Findings(wrong, by_kill)
 
@@ -95,7 +92,7 @@ def _effective(entries: Sequence[LoggedCommit]) -> tuple[list[float], list[int]]
     return times, offsets
 
 
-def rewound(commits: Sequence[LoggedCommit]) -> Iterator[str]:
+def _rewound(commits: Sequence[LoggedCommit]) -> Iterator[str]:
     """The effective position never goes back, and nobody's own commits do."""
     for partition, entries in by_partition(list(commits)).items():
         _, offsets = _effective(entries)
@@ -126,7 +123,7 @@ def _skipped(base: Mapping[int, int], rows: Sequence[Row], commits: Sequence[Log
             checked = max(checked, one.entry.offset)
 
 
-def unowned_commits(commits: Sequence[LoggedCommit], held: Sequence[Holding]) -> Iterator[str]:
+def _unowned_commits(commits: Sequence[LoggedCommit], held: Sequence[Holding]) -> Iterator[str]:
     """Every token is that of a right which the history gave, and no commit is older than it."""
     granted = {(h.partition, h.consumer, h.incarnation, h.epoch): h for h in held}
     for one in commits:
@@ -143,9 +140,10 @@ def unowned_commits(commits: Sequence[LoggedCommit], held: Sequence[Holding]) ->
             yield f"{what}, though it had released the partition at {holding.until_offset}"
 
 
-def adopted(held: Sequence[Holding]) -> list[Holding]:
-    """What a life runs goes on under its own epoch as well, for as long as that life may run it, where a recovery has given it
-    to the very same: it was adopted, or was one of several possible owners of whom it alone is left.
+def _adopted(held: Sequence[Holding]) -> list[Holding]:
+    """Extend the right of a life to which a later plan gives the partition again, for as long as that life may run it.
+
+    The life was adopted, or alone is left of several possible owners.
     """
     found: list[Holding] = []
     for one in reversed(held):
@@ -157,36 +155,23 @@ def adopted(held: Sequence[Holding]) -> list[Holding]:
     return found[::-1]
 
 
-def stretched(held: Sequence[Holding], survivors: Mapping[tuple[str, int], float]) -> list[Holding]:
-    """A survivor goes on with what was taken from it until it learns of that."""
-    more_s = {one: survivors.get((one.consumer, one.incarnation), 0.0) for one in held if one.end is End.LOST}
-    return [replace(one, until_at=one.until_at + more_s.get(one, 0.0)) for one in held]
-
-
 def _life(one: Holding) -> tuple[int, str, int]:
     return one.partition, one.consumer, one.incarnation
 
 
-def history_faults(records: Sequence[Record], breaks: Collection[int] = ()) -> Iterator[str]:
-    """One record per transition: each begins where the one before ended; epochs never fall, every plan has its own.
-
-    ZooKeeper was lost after the records `breaks`: what comes next recovers, and so does each plan for a consumer that comes back
-    later and acts on a generation of before. An epoch that only they knew of may have been given out again until then.
-    """
+def _history_faults(records: Sequence[Record]) -> Iterator[str]:
+    """One record per transition: each begins where the one before ended; epochs never fall, every plan has its own."""
     ordered = sorted(records, key=lambda r: r.sequence)
-    former = {one.generation for one in ordered if one.sequence <= max(breaks, default=-1)}
     if ordered and ordered[0].source is not State.INITIAL:
         yield f"the first record begins in {ordered[0].source}"
     for before, after in pairwise(ordered):
-        recovered = before.sequence in breaks
-        if after.source is not before.target and not recovered:
+        if after.source is not before.target:
             yield f"record {after.sequence} begins in {after.source}, the one before ended in {before.target}"
         if after.epoch < before.epoch:
             yield f"record {after.sequence} has epoch {after.epoch} after {before.epoch}"
-        if after.epoch == before.epoch and after.generation == before.generation and after.moves:
+        if after.epoch == before.epoch and after.moves:
             yield f"record {after.sequence} moves partitions under epoch {after.epoch}, like the one before"
-        late = any(f"generation {one}, stored is {before.generation}" in after.cause for one in former)
-        if after.generation != before.generation and not recovered and not late:
+        if after.generation != before.generation:
             yield f"record {after.sequence} has another generation"
 
 

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets
 from coordinator_tasks.core.codecs.status_codec import decode_metadata
 from coordinator_tasks.core.model import Committed
-from tests.faults.standstill import insist
+from tests.faults.insist import insist
 
 OFFSETS_TOPIC = "__consumer_offsets"
 OFFSET_KEY_VERSIONS = (0, 1)  # of an offset commit; 2 is a group's metadata

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -24,54 +24,16 @@ from types import FrameType
 from typing import Any
 
 from coordinator_tasks import wiring
-from coordinator_tasks.core.ports import Create, Operation, SetData
 from spark_apps import plain
 from spark_apps.agent.interface import status_server
 
 PRODUCTION = ("/coordinator_tasks/", "/spark_apps/")
 PHASE = "phase"
-PHASES = (
-    *("initial", "join", "leave"),
-    *(
-        "isolate",
-        "readmit",
-        "lost",
-        "back",
-        "refuse",
-        "again",
-        "drain",
-        "undrain",
-        "pin",
-        "unpin",
-        "pause",
-        "reset",
-        "resume",
-    ),
-    *("empty", "restore", "remove", "add", "grow", "stall", "barrier"),
-    *(
-        "upgrade",
-        "roll_back",
-        "take_back",
-        "approve",
-        "expect",
-        "return",
-        "lend",
-        "regain",
-        "move",
-        "shrink",
-        "plain",
-        "pack",
-    ),
-    *("scale", "scale_back", "redeploy", "outgrow", "ungrow"),
-    *("halt", "go_on", "give_back", "reject", "allow"),
-    *("go_back", "import", "undo", "guard", "keep"),
-)
+PHASES = ("initial", "join", "leave", "pause", "reset", "resume", "remove", "add", "grow")
 HELD, GO, HOLD_LOOK_S = "held", "go", 0.003
 WHOLE = ";"
 """Ends each line of a trace."""
 WRITES = frozenset({"ZooKeeper.transact"})
-OF_ANY_TASK = frozenset({"observe._isolate"})
-"""Steps that come once, in whichever task looks first: their points name none."""
 TRANSACTIONS = "Transactions"
 """The port `GroupOffsets` where commits are transactions."""
 
@@ -131,11 +93,9 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Stand still at the first call of a point of this pattern that writes this text."""
+    """Stand still before the first call of a point of this pattern."""
 
     pattern: str
-    when: When
-    says: bytes = b""
 
 
 @dataclass
@@ -158,19 +118,18 @@ class Failpoints:
         self._trace = os.open(self.folder / f"trace-{self.role}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     @contextmanager
-    def around(self, operation: str, step: str = "", written: bytes = b"") -> Iterator[None]:
-        """The operation, with a possible death or halt on either side."""
+    def around(self, operation: str, step: str = "") -> Iterator[None]:
+        """The operation, with a possible halt before, and a possible death on either side."""
         point = self._point(operation, step or _caller())
         with self._lock:
             self._calls[point] += 1
             number = self._calls[point]
             os.write(self._trace, f"\n{point}{WHOLE}".encode())
-        self._stand(point, When.BEFORE, written)
+        self._stand(point)
         self._die(point, number, When.BEFORE)
         try:
             yield
         finally:
-            self._stand(point, When.AFTER, written)
             self._die(point, number, When.AFTER)
 
     def wrap(self, port: str, inner: object, operations: frozenset[str]) -> "Wrapped":
@@ -187,13 +146,10 @@ class Failpoints:
         parts = [self.role.rstrip(string.digits), phase, self.task, step, operation]
         if self.task and operation not in WRITES:
             parts.remove(phase)  # the coordinator reads the same in each of its steps, whatever the step is for
-        if step in OF_ANY_TASK:
-            parts.remove(self.task)
         return "/".join(part for part in parts if part)
 
-    def _stand(self, point: str, when: When, written: bytes) -> None:
-        hold = self.hold
-        if hold is None or hold.when is not when or hold.says not in written or not fnmatchcase(point, hold.pattern):
+    def _stand(self, point: str) -> None:
+        if self.hold is None or not fnmatchcase(point, self.hold.pattern):
             return
         with suppress(FileExistsError):  # it has stood there already
             os.close(os.open(self.folder / HELD, os.O_CREAT | os.O_EXCL))
@@ -223,15 +179,10 @@ class Wrapped:
             return found
 
         def call(*arguments: Any, **named: Any) -> Any:
-            written = _written(arguments[0]) if f"{self._port}.{name}" in WRITES else b""
-            with self._points.around(f"{self._port}.{name}", written=written):
+            with self._points.around(f"{self._port}.{name}"):
                 return found(*arguments, **named)
 
         return call
-
-
-def _written(operations: Sequence[Operation]) -> bytes:
-    return b"".join(one.data for one in operations if isinstance(one, Create | SetData))
 
 
 def _caller() -> str:

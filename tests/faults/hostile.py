@@ -6,9 +6,7 @@ partitions of the consumers that behave, stay as they are.
 
 import contextlib
 import io
-import json
 import random
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from functools import cache
@@ -30,12 +28,9 @@ from coordinator_tasks.service.nodes import fleet
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.watch import overview
 from dags.actions import fields
-from tests.faults.malformed import ODD_TEXTS, ODD_VALUES, _spoil, tree
-from tests.faults.notes import Notes, Part, Turn, Wanted, figure
+from tests.faults.malformed import ODD_NUMBERS, ODD_TEXTS, ODD_VALUES, spoiled, tree
 from tests.world.site import LOOP, Site, stable_site
 
-HOSTILE = "hostile"
-CHUNK, CHUNKS = 1_000, 100
 LIAR = "liar"
 GOOD = ("a", "b")
 FORM = Actor("airflow", "mallory", "dag", "run", "task", 1)
@@ -62,35 +57,12 @@ COMMANDS_ONCE = patch.object(typer.main, "get_command", cache(typer.main.get_com
 """A process reads one command line, and building all commands for it takes five times as long as the rest."""
 MOST_EPOCHS = 40
 """What a liar may make the coordinator write in one chunk: each lie of a new kind may have one answer of ours."""
-ODD_NUMBERS = [-1, 0, 1, 2**31, 2**53, 2**63 - 1, 2**63, 10**310, -(10**310), 0.5, 1e308]
 EXITS = frozenset({0, 1, 2, 3, 4, 5})
 
 
 def site() -> Site:
     """Two topics and three consumers; one of these is about to lie."""
     return stable_site(*GOOD, LIAR, names=("orders", "other"))
-
-
-def spoiled(chance: random.Random, good: bytes) -> bytes:
-    """Odd values, huge numbers, cuts, flips, other encodings, noise, nesting, or far too much of it."""
-    match chance.randrange(8):
-        case 0 | 1 | 2:
-            body = json.loads(good)
-            for _ in range(chance.randint(1, 3)):
-                _spoil(chance, body)
-            return json.dumps(body).encode()
-        case 3:
-            return good.replace(b":1", f":{chance.choice(ODD_NUMBERS)}".encode(), chance.randint(1, 4))
-        case 4:
-            return good[: chance.randrange(len(good))]
-        case 5:
-            return good.decode().encode(chance.choice(("utf-16", "utf-32", "utf-8-sig", "cp037")))
-        case 6:
-            return chance.choice((b"[", b'{"a":', b'"', b"9")) * chance.choice((10, 5_000, 50_000))
-    flipped = bytearray(good)
-    for _ in range(chance.randint(1, 8)):
-        flipped[chance.randrange(len(good))] = chance.randrange(256)
-    return bytes(flipped)
 
 
 # Each edge: an endless stream of problems, empty = none -----------------------------------------------------------------
@@ -159,7 +131,7 @@ def forms(seed: int) -> Iterator[str]:
             given[field] = chance.choice([*ODD_VALUES, *ODD_TEXTS[:-1], *ODD_NUMBERS, [2**40], {"x": "{{ ds }}"}])
         before = _aside(here)
         try:
-            given = {field: _passed(name, field, value) for field, value in given.items()}
+            given = {field: FIELDS[name][field].resolve(value) for field, value in given.items()}
         except ParamValidationError:
             yield ""
             continue
@@ -167,10 +139,6 @@ def forms(seed: int) -> Iterator[str]:
         if not problem and _aside(here) != before and given.get("topic") != "other":
             problem = "it has changed a topic that it does not name"
         yield f"{name} {given}: {problem}" if problem else ""
-
-
-def _passed(action: str, field: str, value: object) -> Any:
-    return FIELDS[action][field].resolve(value)
 
 
 def _asked(act: Callable[..., object], here: Site, given: Mapping[str, Any], dry: bool) -> str:
@@ -324,27 +292,3 @@ EDGES: Mapping[str, Callable[[int], Iterator[str]]] = {
 def problems_of(edge: str, seed: int, inputs: int) -> list[str]:
     """The first problem of so many inputs, if there is one."""
     return list(islice(filter(None, islice(EDGES[edge](seed), inputs)), 1))
-
-
-# The long part -----------------------------------------------------------------------------------------------------------
-
-
-def _run(turn: Turn) -> None:
-    cases = {f"hostile {edge} {n}": (edge, n) for n in range(CHUNKS) for edge in EDGES}
-    for key in turn.notes.due(cases):
-        if turn.over():
-            return
-        (edge, number), began = cases[key], time.monotonic()
-        found = problems_of(edge, 1_000 + number, CHUNK)
-        turn.notes.add(HOSTILE, key, problems=found, inputs=CHUNK, took_s=round(time.monotonic() - began, 2))
-
-
-def _summary(notes: Notes, _: Wanted) -> str:
-    lines = notes.of(HOSTILE)
-    return (
-        f"{sum(one['inputs'] for one in lines)} of {len(EDGES) * CHUNK * CHUNKS} inputs at {len(EDGES)} edges; nobody who is not "
-        f"concerned was touched; a thousand took {figure(lines, 'took_s'):.0f} s at most"
-    )
-
-
-PART = Part(HOSTILE, _run, _summary)

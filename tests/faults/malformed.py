@@ -6,9 +6,8 @@ A transition that needs such a node holds and names it; what it does not need ke
 import copy
 import json
 import random
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from typing import Any
 
 from coordinator_plugin.reconcile import reconcile
 
@@ -20,12 +19,9 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import directives, history
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.plan.transitions import TopicReport
-from tests.faults.notes import Notes, Part, Turn, Wanted, figure
 from tests.unit.coordinator_tasks.core.codecs.test_codecs import CASES, read_or_malformed
 from tests.world.site import LOOP, Site, stable_site
 
-MALFORMED = "malformed"
-CHUNK, CHUNKS = 1_000, 100
 ODD_VALUES: list[object] = [
     None, True, False, -1, 0, 1.5, 2**63, 2**64, -(2**63), 1e308, "", "x", "a/b", "..", "%2f", "\0", "{{ conf }}", "é" * 40,
     "'; DROP TABLE offsets; --", [], [[]], [1, 1], {}, {"": ""}, {"0": {"0": {}}}, {"-1": "a"}, {"01": "a"}, {"9" * 30: "a"},
@@ -35,46 +31,52 @@ ODD_TEXTS = [
     "{{ ds }}", "${HOME}", "$(reboot)", "`id`", "{{ conf.x }}", "'; DROP TABLE x; --", "\" OR 1=1", "<script>", "-rf", "~", "*",
     "CON", "é", "名", "a b", "a:b", "a\\b", "zookeeper", "x" * 65, "x" * 250, "x" * 100_000,
 ]  # fmt: skip
+ODD_NUMBERS = [-1, 0, 1, 2**31, 2**53, 2**63 - 1, 2**63, 10**310, -(10**310), 0.5, 1e308]
 
 
 def payloads(seed: int, kinds: Sequence[str] = tuple(CASES)) -> Iterator[tuple[str, bytes]]:
-    """Kind of znode and bytes, without end: valid ones with odd values, missing fields, cuts, flips, nesting and noise."""
+    """Kind of znode and bytes, without end: valid ones that are spoiled."""
     chance = random.Random(seed)
     written = {kind: CASES[kind].write(CASES[kind].value) for kind in kinds}
     while True:
         kind = chance.choice(kinds)
-        raw = written[kind]
-        match chance.randrange(8):
-            case 0 | 1 | 2:
-                body = json.loads(raw)
+        yield kind, spoiled(chance, written[kind])
+
+
+def spoiled(chance: random.Random, good: bytes) -> bytes:
+    """Odd values and missing fields, huge numbers, cuts, other encodings, nesting, noise, or flips."""
+    match chance.randrange(9):
+        case 0 | 1 | 2:
+            body = json.loads(good)
+            for _ in range(chance.randint(1, 3)):
                 _spoil(chance, body)
-                yield kind, json.dumps(body).encode()
-            case 3:
-                yield kind, raw[: chance.randrange(len(raw))]
-            case 4:
-                spoiled = bytearray(raw)
-                for _ in range(chance.randint(1, 4)):
-                    spoiled[chance.randrange(len(raw))] = chance.randrange(256)
-                yield kind, bytes(spoiled)
-            case 5:
-                yield kind, chance.randbytes(chance.randrange(60))
-            case 6:
-                yield kind, json.dumps(chance.choice(ODD_VALUES)).encode()
-            case 7:
-                yield kind, b"[" * chance.choice((10, 1_000, 100_000)) + raw
+            return json.dumps(body).encode()
+        case 3:
+            return good.replace(b":1", f":{chance.choice(ODD_NUMBERS)}".encode(), chance.randint(1, 4))
+        case 4:
+            return good[: chance.randrange(len(good))]
+        case 5:
+            return good.decode().encode(chance.choice(("utf-16", "utf-32", "utf-8-sig", "cp037")))
+        case 6:
+            return chance.choice((b"[", b'{"a":', b'"', b"9")) * chance.choice((10, 1_000, 100_000)) + good
+        case 7:
+            return chance.choice(
+                (chance.randbytes(chance.randrange(60)), json.dumps(chance.choice(ODD_VALUES)).encode())
+            )
+    flipped = bytearray(good)
+    for _ in range(chance.randint(1, 8)):
+        flipped[chance.randrange(len(good))] = chance.randrange(256)
+    return bytes(flipped)
 
 
-def _spoil(chance: random.Random, body: dict[str, object]) -> None:
+def _spoil(chance: random.Random, place: dict[str, Any]) -> None:
     """Change or remove something, at any depth."""
-    place: dict[str, object] = body
-    while True:
-        name = chance.choice(sorted(place))
-        inner = place[name]
-        if isinstance(inner, dict) and inner and chance.random() < 0.6:
-            place = inner
-            continue
-        break
-    if chance.random() < 0.15:
+    if not place:
+        return
+    name = chance.choice(sorted(place))
+    if isinstance(place[name], dict) and place[name] and chance.random() < 0.6:
+        _spoil(chance, place[name])
+    elif chance.random() < 0.15:
         del place[name]
     elif chance.random() < 0.15:
         place[chance.choice(ODD_TEXTS[:-1])] = copy.deepcopy(chance.choice(ODD_VALUES))
@@ -218,29 +220,3 @@ def _refusal(read: Callable[[Coordinator], object], c: Coordinator) -> str:
     except Malformed as error:
         return str(error)
     return ""
-
-
-# The long part -----------------------------------------------------------------------------------------------------------
-
-
-def _run(turn: Turn) -> None:
-    kinds = list(PLACES)
-    cases = {f"malformed {number}, {kinds[number % len(kinds)]}": number for number in range(CHUNKS)}
-    for key in turn.notes.due(cases):
-        if turn.over():
-            return
-        number, began = cases[key], time.monotonic()
-        kind = kinds[number % len(kinds)]
-        problems = offered(joined_and_handing_over(), kind, islice(unreadable(number, kind), CHUNK))
-        turn.notes.add(MALFORMED, key, problems=problems, payloads=CHUNK, took_s=round(time.monotonic() - began, 2))
-
-
-def _summary(notes: Notes, _: Wanted) -> str:
-    lines = notes.of(MALFORMED)
-    return (
-        f"{sum(one['payloads'] for one in lines)} of {CHUNK * CHUNKS} unreadable payloads at {len(PLACES)} places: each named "
-        f"with its path, nothing written; a thousand took {figure(lines, 'took_s'):.0f} s at most"
-    )
-
-
-PART = Part(MALFORMED, _run, _summary)

@@ -5,15 +5,14 @@ Two lists: the points of the join and the leave, and by scenario those that the 
 
 import itertools
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from tests.faults.case import Case, Result
 from tests.faults.failpoints import Kill, When, step_of
-from tests.faults.scenarios import Restless
+from tests.faults.scenarios import SCENARIOS, Restless
 from tests.faults.servers import Servers
-from tests.faults.upheavals import SCENARIOS
 
 LIST = Path(__file__).with_name("points.txt")
 FURTHER = Path(__file__).with_name("further_points.txt")
@@ -57,24 +56,13 @@ def unlisted(results: Iterable[Result]) -> list[str]:
     return sorted({point for one in results for point in one.points if step_of(point) not in steps})
 
 
-def further_singles() -> list[tuple[Kill, ...]]:
-    """As `singles`, of the other scenarios."""
-    points = [point for points in further().values() for point, always in points.items() if always]
-    return _both_sides(points)
-
-
-def sample() -> list[tuple[Kill, ...]]:
-    """One of `further_singles` for each operation, the same ones each time."""
-    return list({operation_of(plan[0].point)[1]: plan for plan in further_singles()}.values())
-
-
 def singles() -> list[tuple[Kill, ...]]:
-    """Every point that every run meets, before and after; in an order that mixes the long cases with the short ones."""
-    return _both_sides([point for point, always in listed().items() if always])
+    """Every point of both lists that every run meets, before and after; long cases and short ones mixed."""
+    return _both_sides([point for points in (listed(), *further().values()) for point, met in points.items() if met])
 
 
 def one_per_operation() -> list[tuple[Kill, ...]]:
-    """As `singles`, with each operation of each process in one of its phases and from one of its callers."""
+    """Each operation of each process of the join and the leave, in one of its phases and from one of its callers."""
     return _both_sides(list({operation_of(point): point for point, always in listed().items() if always}.values()))
 
 
@@ -108,7 +96,6 @@ def run(
     servers: Servers,
     folder: Path,
     plans: Sequence[tuple[Kill, ...]],
-    at_once: int = AT_ONCE,
     *,
     brief: bool = False,
     usual: type[Case] = Case,
@@ -119,7 +106,7 @@ def run(
     """
     kinds: dict[str, type[Case]] = {point: Restless for point, always in listed().items() if not always}
     kinds |= {point: kind for kind, points in further().items() for point in points}
-    with ThreadPoolExecutor(at_once) as pool:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         cases = [
             kinds.get(plan[0].point if plan else "", usual)(
                 servers, f"{folder.name}-{n}", folder / str(n), plan, brief=brief and n % WHOLE_OF > 0
@@ -137,27 +124,17 @@ def recorded(servers: Servers, folder: Path, kinds: Sequence[type[Case]]) -> lis
         return list(pool.map(lambda case: case.run(), cases))
 
 
-def run_reaching(
-    servers: Servers,
-    folder: Path,
-    plans: Sequence[tuple[Kill, ...]],
-    attempts: int = ATTEMPTS,
-    *,
-    brief: bool = True,
-    over: Callable[[], bool] = lambda: False,
-) -> Iterator[Result]:
-    """As `run`; a case that does not come to all of its deaths is tried again, unless the time is `over`.
+def run_reaching(servers: Servers, folder: Path, plans: Sequence[tuple[Kill, ...]]) -> Iterator[Result]:
+    """As `run`, brief; a case that does not come to all of its deaths is tried again.
 
     Every other time by consumers that look all the time: else the same speed of a machine could miss the same point each time.
     """
     due = list(plans)
-    for attempt in range(attempts):
-        if attempt and over():
-            return
+    for attempt in range(ATTEMPTS):
         missed = []
         usual = Restless if attempt % 2 else Case
-        for result in run(servers, folder / f"{folder.name}-try{attempt}", due, brief=brief, usual=usual):
-            if all(result.reached) or result.problems or attempt == attempts - 1:
+        for result in run(servers, folder / f"{folder.name}-try{attempt}", due, brief=True, usual=usual):
+            if all(result.reached) or result.problems or attempt == ATTEMPTS - 1:
                 yield result
             else:
                 missed.append(result.kills)

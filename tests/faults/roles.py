@@ -13,31 +13,26 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import httpx
 
-from coordinator_tasks import wiring
-from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.core.errors import LookAgain, Unavailable
 from coordinator_tasks.core.machine.decision import TopicOutcome
-from coordinator_tasks.core.model import PROPERTIES, SEEKS, Actor, Member, State
+from coordinator_tasks.core.model import Actor, State
 from coordinator_tasks.devstack.embedded.ports import HOST
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import directives, topics
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.plan.transitions import WaitReport
 from coordinator_tasks.wiring import Settings, open_coordinator
-from spark_apps.agent.process import consumer_process
 from spark_apps.agent.process.agent import AgentTiming
 from spark_apps.agent.process.consumer_process import ConsumerSettings, leave_on_signals
 from spark_apps.agent.settings import Timing
 from spark_apps.plain import PlainConsumer, Record
 from tests.faults.failpoints import Failpoints, Hold, Kill, wrap_production
 from tests.faults.netns import Host
-from tests.faults.upkeep import UPKEEP
 
 COORDINATOR = "coordinator"
 LOOK_S = 0.05
@@ -66,7 +61,7 @@ class Life:
 
     `blind`: a consumer that never looks at the committed entries once it has begun. `host`: where it runs, None = beside
     the servers. `hold`: where it stands still. `adds`: a coordinator that adds the topic itself. `wish`: what a person asks
-    for. `upkeep`: what its chores do besides. `older`: a consumer of a release that does not read the packed form.
+    for.
     """
 
     role: str
@@ -80,8 +75,6 @@ class Life:
     hold: Hold | None = None
     adds: bool = True
     wish: str = ""
-    upkeep: str = ""
-    older: bool = False
     chores_s: float = CHORES_S
     timing: Timing = field(default_factory=lambda: TIMING)
     agent_timing: AgentTiming = field(default_factory=lambda: AGENT_TIMING)
@@ -121,28 +114,12 @@ def begin(life: Life) -> Failpoints:
     end_with_parent(life)
     points = Failpoints(life.role, life.folder, life.kills, life.hold)
     wrap_production(points)
-    note_session(life)
     return points
-
-
-def note_session(life: Life) -> None:
-    """Write down number and password of this process's first session, by which the case ends the session."""
-    opened = wiring.open_zookeeper
-
-    def noted(settings: Settings) -> KazooZooKeeper:
-        zk = opened(settings)
-        number, password = zk.client.client_id
-        (life.folder / f"session-{life.role}").write_text(f"{number} {password.hex()}")
-        return zk
-
-    wiring.open_zookeeper = noted
 
 
 def consume(life: Life) -> None:
     """A plain consumer; SIGTERM asks it to leave."""
     points = begin(life)
-    if life.older:
-        vars(consumer_process).update(Member=partial(Member, formats=(SEEKS, PROPERTIES)))
     settings = ConsumerSettings(
         life.settings,
         life.role,
@@ -252,8 +229,6 @@ class Tasks:
         topics.refresh_partitions(self.c, self.names)
         with suppress(LookAgain):  # a folder is missing, since ZooKeeper was emptied: the next chores look again
             directives.complete_readmissions(self.c)
-        if self.life.upkeep:
-            UPKEEP[self.life.upkeep](self.c, self.life.topic, self._task)
         self.chores_at = time.monotonic() + self.life.chores_s
 
     def _task(self, name: str) -> None:

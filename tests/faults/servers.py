@@ -12,8 +12,8 @@ from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKaf
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.core.errors import KafkaUnavailable
 from tests.faults.commit_log import CommitLog
+from tests.faults.insist import insist
 from tests.faults.roles import fork_server
-from tests.faults.standstill import Standstill, insist
 
 PER_SECOND = 25
 ANSWER_S = 60.0
@@ -44,9 +44,6 @@ class Servers:
         self._flow.start()
         self.begin_group(f"first-{name}", dict.fromkeys(range(partitions), 0))
         self.commits = CommitLog(kafka)
-        self.standstill = Standstill(
-            self.zk.sync, self._ends_now, lambda: self.begin_group(f"standstill-{name}", {0: 0})
-        )
 
     def ends(self) -> dict[int, int]:
         """The offset after the last record of each partition that has a leader."""
@@ -108,7 +105,6 @@ class Servers:
             self._producer.poll(0)
 
     def close(self) -> None:
-        self.standstill.close()
         self._stop.set()
         self._flow.join()
         self._producer.flush()

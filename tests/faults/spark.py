@@ -12,7 +12,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from urllib.error import URLError
 
@@ -27,14 +27,12 @@ from coordinator_tasks.wiring import open_coordinator
 from tests.audit_rows import read_audit
 from tests.faults.checker import Run
 from tests.faults.commit_log import CommitLog
-from tests.faults.notes import Line, Notes, Part, Turn, Wanted, figure
 from tests.faults.releases import Releases
 from tests.faults.waking import AFTERWARDS_S, Sleep, judge
 from tests.integration.agent_site import Site, Traffic, ask, wait_for
 from tests.integration.real_site import QUICK, Managed
 from tests.integration.test_agent_spark import SparkProcess
 
-SPARK = "spark"
 STAYING, MOVER = ("a", "b"), "d"
 PARTITIONS = 6
 PER_SECOND = 20.0
@@ -43,7 +41,6 @@ LIMIT_S = 300.0
 LOOK_S, QUICK_LOOK_S = 0.3, 0.02
 ABSENT_AFTER_S = 3.0
 ASK_S = 1.0
-REPEATS = 2
 
 
 class Applications:
@@ -59,7 +56,6 @@ class Applications:
         self.killed: set[tuple[str, int]] = set()
         self.sleeps: list[Sleep] = []
         self._started: list[SparkProcess] = []
-        self._told = (0, 0)  # sleeps and repetitions that earlier cases have told
 
     def start(self, *consumers: str) -> None:
         """Start them, side by side, and wait until all have registered in a new life."""
@@ -151,8 +147,8 @@ class Applications:
                 raise AssertionError(f"not within {LIMIT_S:g} s: {what} ({self.managed.state()}); see {self.folder}")
             time.sleep(look_s)
 
-    def judged(self) -> Line:
-        """Everything below the log's present end; what the sleepers did after they woke is told apart."""
+    def problems(self) -> list[str]:
+        """Return what is wrong with everything below the log's present end; what the sleepers did is judged apart."""
         ends = self.site.offsets.ends(self.site.topic, range(PARTITIONS))
         wanted = {(p, offset) for p, end in ends.items() for offset in range(end)}
         self._await(lambda: wanted <= {(r.partition, r.offset) for r in self.rows()}, "everything is processed")
@@ -167,19 +163,7 @@ class Applications:
             releases=self.releases.all(),
             killed=frozenset(self.killed),
         )
-        verdict = judge(run, self.sleeps)
-        wakings, repeated = verdict.wakings[self._told[0] :], len(verdict.findings.explained) - self._told[1]
-        self._told = (len(self.sleeps), len(verdict.findings.explained))
-        return {
-            "problems": verdict.problems(),
-            "records": len(rows),
-            "repeated": repeated,
-            "late_rows": sum(len(one.rows) for one in wakings),
-            "late_batches": max((len(one.batches) for one in wakings), default=0),
-            "late_for_s": round(max((max(one.batches, default=0.0) for one in wakings), default=0.0), 2),
-            "late_commits": sum(len(one.commits) for one in wakings),
-            "stopped_s": [round(one.stopped_after_s, 2) for one in wakings],
-        }
+        return judge(run, self.sleeps).problems()
 
     def close(self) -> None:
         for one in self._started:
@@ -196,46 +180,32 @@ DEEDS: Mapping[str, Callable[[Applications, str], None]] = {
 ROLES = ("giver", "taker")
 
 
-@dataclass(frozen=True, slots=True)
-class Both:
+def join_and_leave(apps: Applications, deed: str, role: str) -> None:
     """A join and a leave of the third, with one deed to whoever gives or takes in each."""
-
-    deed: str
-    role: str
-    number: int
-
-    def __str__(self) -> str:
-        return f"join and leave, {self.deed}, the {self.role}, {self.number}"
-
-    def run(self, apps: Applications) -> None:
-        stays, act = STAYING[self.number % 2], DEEDS[self.deed]
-        epoch = apps.managed.node().epoch
-        apps.start(MOVER)
-        apps.planned(epoch)
-        victim = stays if self.role == "giver" else MOVER
-        act(apps, victim)
-        apps.start(victim)
-        apps.stable([*STAYING, MOVER])
-        leaving = apps.running[MOVER]
-        epoch = apps.managed.node().epoch
-        leaving.driver.send_signal(signal.SIGTERM)
-        apps.planned(epoch)
-        if self.role == "giver":
-            act(apps, MOVER)
-        else:
-            del apps.running[MOVER]
-            act(apps, stays)
-            apps.start(stays)
-        apps.stable(STAYING)
-        leaving.close()
-
-
-def cases() -> list[Both]:
-    return [Both(deed, role, number) for number in range(REPEATS) for deed in DEEDS for role in ROLES]
+    stays, act = STAYING[0], DEEDS[deed]
+    epoch = apps.managed.node().epoch
+    apps.start(MOVER)
+    apps.planned(epoch)
+    victim = stays if role == "giver" else MOVER
+    act(apps, victim)
+    apps.start(victim)
+    apps.stable([*STAYING, MOVER])
+    leaving = apps.running[MOVER]
+    epoch = apps.managed.node().epoch
+    leaving.driver.send_signal(signal.SIGTERM)
+    apps.planned(epoch)
+    if role == "giver":
+        act(apps, MOVER)
+    else:
+        del apps.running[MOVER]
+        act(apps, stays)
+        apps.start(stays)
+    apps.stable(STAYING)
+    leaving.close()
 
 
 @contextmanager
-def _site(folder: Path) -> Iterator[Applications]:
+def applications(folder: Path) -> Iterator[Applications]:
     policy = replace(QUICK, absent_after_s=ABSENT_AFTER_S, flap_registrations=1_000_000)
     with ExitStack() as ending:
         zookeeper = ending.enter_context(EmbeddedZooKeeper(folder / "zookeeper"))
@@ -248,36 +218,3 @@ def _site(folder: Path) -> Iterator[Applications]:
         apps.start(*STAYING)
         apps.stable(STAYING)
         yield apps
-
-
-def _run(turn: Turn) -> None:
-    by_key = {str(one): one for one in cases()}
-    due = turn.notes.due(by_key)
-    if not due or turn.over():
-        return
-    with _site(turn.folder) as apps:
-        for key in due:
-            if turn.over():
-                return
-            began = time.monotonic()
-            try:
-                by_key[key].run(apps)
-                found = apps.judged()
-            except AssertionError as error:
-                turn.notes.add(SPARK, key, problems=[str(error)])
-                return
-            turn.notes.add(SPARK, key, took_s=round(time.monotonic() - began, 1), **found)
-
-
-def _summary(notes: Notes, _: Wanted) -> str:
-    lines = notes.of(SPARK)
-    stopped = [seconds for one in lines for seconds in one.get("stopped_s", ())]
-    return (
-        f"{2 * len(lines)} of {2 * len(cases())} cases; {sum(one.get('repeated', 0) for one in lines)} records repeated, all "
-        f"uncommitted ones of a lost owner; {len(stopped)} zombies stopped after at most {max(stopped, default=0.0):.2f} s, the last "
-        f"batch of one after {figure(lines, 'late_for_s'):.1f} s, with {sum(one.get('late_rows', 0) for one in lines)} records "
-        f"and {sum(one.get('late_commits', 0) for one in lines)} commits after they woke up"
-    )
-
-
-PART = Part(SPARK, _run, _summary)

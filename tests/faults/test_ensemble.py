@@ -1,4 +1,4 @@
-"""Three ZooKeeper servers: the leader killed, the majority lost for a while, sessions expired, connections cut."""
+"""Three ZooKeeper servers, of which the majority is lost for a while; connections that are cut."""
 
 import logging
 import time
@@ -8,11 +8,8 @@ from itertools import count
 
 import pytest
 
-from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
-from coordinator_tasks.core.model import State
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedEnsemble, EmbeddedZooKeeper
-from tests.ended_session import end_session
 from tests.faults.proxy import Proxy
 from tests.integration.agent_site import Site, Traffic, wait_for
 from tests.integration.real_site import LIMIT_S, Managed
@@ -35,25 +32,6 @@ def managed(ensemble: EmbeddedEnsemble, kafka: EmbeddedKafka) -> Iterator[Manage
     made = Managed(Site(ensemble.connect_string, kafka.bootstrap_servers))
     yield made
     made.close()
-
-
-def test_the_leader_is_killed_in_the_middle_of_every_transition(ensemble: EmbeddedEnsemble, managed: Managed) -> None:
-    managed.join("a")
-    owners = "a"
-    with managed.looping():
-        managed.stable("a")
-        traffic = Traffic(managed.site)
-        for name in "bd":
-            managed.join(name)
-            leader = ensemble.leader()
-            leader.kill()
-            owners += name
-            managed.stable(owners)
-            leader.start()
-        managed.ledger.grown(ALL, "everything is consumed")
-        sent = traffic.close()
-        managed.consumed(sent)
-    managed.judge(sent)
 
 
 def test_without_a_majority_nothing_is_decided_and_nothing_moves_afterwards(
@@ -84,41 +62,6 @@ def test_without_a_majority_nothing_is_decided_and_nothing_moves_afterwards(
     assert (after.assignments, after.since, after.generation) == (before.assignments, before.since, before.generation)
     assert after.epoch == before.epoch, "nothing was planned"
     assert len(managed.history()) == known
-    managed.judge(sent)
-
-
-# Sessions and connections ------------------------------------------------------------------------------------------
-
-
-def expire(zk: KazooZooKeeper, hosts: str) -> None:
-    known = zk.client.client_id
-    assert end_session(hosts, known)
-    wait_for(lambda: zk.session_id not in (0, known[0]), "a new session", LIMIT_S)
-
-
-def test_expired_sessions_move_nothing_and_interrupt_nobody(ensemble: EmbeddedEnsemble, managed: Managed) -> None:
-    both = [managed.join("a"), managed.join("b")]
-    with managed.looping():
-        managed.stable("ab")
-        before, known = managed.node(), len(managed.history())
-        traffic = Traffic(managed.site)
-        for _ in range(2):
-            for one in both:
-                assert one.consumer.process is not None
-                expire(one.consumer.process._session.zk, ensemble.connect_string)
-                registered = managed.site.paths.member(one.name)
-                wait_for(lambda path=registered: managed.site.zk.find(path), "registered again", LIMIT_S)
-                managed.ledger.grown(ALL, "everything goes on")
-        managed.stable("ab")
-        sent = traffic.close()
-        managed.consumed(sent)
-    assert managed.node().assignments == before.assignments
-    assert managed.node().since == before.since
-    notes = managed.history()[known:]  # who is a target now: nothing is closed or started for it
-    assert {(one.source, one.target, one.moves, one.epoch) for one in notes} <= {
-        (State.STABLE, State.STABLE, (), before.epoch)
-    }
-    assert [len(managed.ledger.owners(p)) for p in ALL] == [1, 1, 1, 1]
     managed.judge(sent)
 
 

@@ -1,28 +1,27 @@
 """Whoever dies around any operation of any port: nothing lost, never two owners, and Stable again."""
 
 import inspect
+import itertools
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
 from coordinator_tasks.core import ports
 from tests.faults import plan
-from tests.faults.case import Case, Result
-from tests.faults.failpoints import NO_FAILPOINT, OPERATIONS, PHASE, Failpoints, Kill, When, step_of, traced
-from tests.faults.roles import AGENT_TIMING, Life
-from tests.faults.scenarios import Restless
+from tests.faults.case import Result
+from tests.faults.failpoints import CLIENT, NO_FAILPOINT, OPERATIONS, TRANSACTIONS, Kill, When
+from tests.faults.scenarios import SCENARIOS, Restless
 from tests.faults.servers import Servers
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 RECORDED = 5
 PAIRS = 8
 SEED = 1
-SELDOM_S = 8.0
+CHUNKS = 10
+MORE_PAIRS = 50
 
 
 def operations_of_ports() -> set[str]:
@@ -34,25 +33,19 @@ def operations_of_ports() -> set[str]:
     return found
 
 
-def test_every_operation_of_every_port_has_a_failpoint_or_a_reason_to_have_none() -> None:
+def test_every_operation_of_every_port_has_a_failpoint_or_a_reason_to_have_none_and_some_scenario_meets_it() -> None:
     wrapped = {f"{port}.{operation}" for port, operations in OPERATIONS.items() for operation in operations}
     assert not wrapped & NO_FAILPOINT.keys()
     assert wrapped | NO_FAILPOINT.keys() == operations_of_ports()
+    points = itertools.chain(plan.listed(), *plan.further().values())
+    met = {point.rsplit("/", 1)[1].replace(TRANSACTIONS, "GroupOffsets") for point in points}
+    assert wrapped | {f"Client.{operation}" for operation in CLIENT} <= met
 
 
-def test_a_step_that_is_listed_in_another_phase_is_known_and_a_new_step_is_not() -> None:
-    met = ["b/initial/plain.PlainTopic._drop/Client.incremental_unassign", "a/join/plain.PlainTopic._new/Sink.write"]
-    assert plan.unlisted([Result((), (), (), 0, 0.0, tuple(met))]) == ["a/join/plain.PlainTopic._new/Sink.write"]
-
-
-def test_a_line_of_a_trace_that_a_kill_has_cut_off_is_no_point(tmp_path: Path) -> None:
-    (tmp_path / PHASE).write_bytes(b"\0")
-    for number in range(2):
-        with Failpoints("a1", tmp_path).around("Sink.write", f"plain.{number}"):
-            pass
-        with (tmp_path / "trace-a1").open("a") as trace:
-            trace.write("\na/initial/plain.PlainT")
-    assert [step_of(point) for point in traced(tmp_path)] == ["a/plain.0/Sink.write", "a/plain.1/Sink.write"]
+def test_a_point_stands_in_one_list_only_and_each_scenario_has_some() -> None:
+    names = [point for points in (plan.listed(), *plan.further().values()) for point in points]
+    assert len(names) == len(set(names))
+    assert list(plan.further()) == list(SCENARIOS)
 
 
 def shown(what: str, results: Sequence[Result], took_s: float) -> None:
@@ -101,29 +94,63 @@ def test_a_death_before_or_after_any_operation_of_any_port_loses_nothing(servers
     assert expected - tried == set()
 
 
-class Seldom(Case):
-    """By consumers that look of themselves less often than a join takes."""
-
-    stay_s: ClassVar[float] = 3 * SELDOM_S
-
-    def _life(self, role: str) -> Life:
-        return replace(super()._life(role), agent_timing=replace(AGENT_TIMING, poll_s=SELDOM_S))
-
-
-def test_a_death_at_what_a_short_phase_need_not_have_comes_at_the_first_attempt(
-    servers: Servers, tmp_path: Path
-) -> None:
-    deaths = [(Kill("a/join/view.View._read_names/ZooKeeper.children", when),) for when in When]
-    results = list(plan.run(servers, tmp_path / "seldom", deaths, brief=True, usual=Seldom))
-    assert failures(results) == []
-    assert [one.reached for one in results] == [(True,)] * len(When)
-
-
 def test_two_deaths_in_one_run_lose_nothing(servers: Servers, tmp_path: Path) -> None:
-    began = time.monotonic()
-    results = list(plan.run(servers, tmp_path / "pairs", list(islice(plan.pairs(SEED), PAIRS))))
-    shown("pairs", results, time.monotonic() - began)
+    results = two_deaths(servers, tmp_path, islice(plan.pairs(SEED), PAIRS))
     assert failures(results) == []
     apart = [one for one in results if len({kill.point.split("/")[0] for kill in one.kills}) == 2]
     assert any(all(one.reached) for one in apart), "two processes die in one run"
     assert sum(all(one.reached) for one in results) > PAIRS / 2
+
+
+def two_deaths(servers: Servers, folder: Path, pairs: Iterable[tuple[Kill, ...]]) -> list[Result]:
+    began = time.monotonic()
+    results = list(plan.run(servers, folder / "pairs", list(pairs)))
+    shown("pairs", results, time.monotonic() - began)
+    return results
+
+
+# The long part -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.clusters
+def test_a_recorded_run_of_every_scenario_meets_only_listed_operations_and_nothing_is_wrong(
+    servers: Servers, tmp_path: Path
+) -> None:
+    results: list[Result] = []
+    missing = {kind: {p for p, always in points.items() if always} for kind, points in plan.further().items()}
+    for attempt in range(plan.ATTEMPTS):  # on a busy machine a scenario may come to its end by another way
+        kinds = [kind for kind, points in missing.items() if points]
+        found = plan.recorded(servers, tmp_path / f"further-{attempt}", kinds)
+        results += found
+        for kind, result in zip(kinds, found, strict=True):
+            missing[kind] -= set(result.points)
+        if failures(found):
+            break
+    assert failures(results) == []
+    assert plan.unlisted(results) == [], f"add them to {plan.FURTHER.name}"
+    never = sorted(itertools.chain.from_iterable(missing.values()))
+    assert never == [], f"the list has points that no run meets: correct {plan.FURTHER.name}"
+
+
+@pytest.mark.clusters
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_a_death_around_any_point_of_any_scenario_loses_nothing(servers: Servers, tmp_path: Path, chunk: int) -> None:
+    began = time.monotonic()
+    deaths = plan.singles()[chunk::CHUNKS]
+    results = list(plan.run_reaching(servers, tmp_path / "points", deaths))
+    shown("points", results, time.monotonic() - began)
+    assert failures(results) == []
+
+
+@pytest.mark.clusters
+def test_a_death_at_a_rare_point_loses_nothing_where_it_comes(servers: Servers, tmp_path: Path) -> None:
+    began = time.monotonic()
+    results = list(plan.run(servers, tmp_path / "rare", plan.rare()))
+    shown("rare points", results, time.monotonic() - began)
+    assert failures(results) == []
+
+
+@pytest.mark.clusters
+@pytest.mark.parametrize("seed", range(SEED + 1, SEED + 1 + CHUNKS))
+def test_many_pairs_of_deaths_lose_nothing(servers: Servers, tmp_path: Path, seed: int) -> None:
+    assert failures(two_deaths(servers, tmp_path, islice(plan.pairs(seed), MORE_PAIRS))) == []

@@ -10,9 +10,9 @@ import pytest
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from tests.faults.servers import Servers
-from tests.faults.zombie import Wake, sleepers
+from tests.faults.zombie import Wake, blind, sleepers
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 SLEEPERS = 6
 
 
@@ -32,6 +32,13 @@ def test_a_zombie_stops_by_itself_and_no_progress_is_undone(servers: Servers, tm
     judged(wakes)
 
 
+@pytest.mark.clusters
+def test_a_zombie_that_looks_at_no_committed_entry_is_refused_by_the_broker(servers: Servers, tmp_path: Path) -> None:
+    wake = blind(servers, tmp_path / "z").wake()
+    judged([wake])
+    assert wake.refused
+
+
 @pytest.fixture
 def own(tmp_path: Path, kafka: EmbeddedKafka) -> tuple[Servers, Callable[[], None], Callable[[], None]]:
     """Servers whose ZooKeeper can be frozen."""
@@ -46,4 +53,4 @@ def test_a_zombie_that_cannot_reach_zookeeper_is_stopped_by_the_fence_in_kafka(
 ) -> None:
     servers, freeze, thaw = own
     (one,) = sleepers(servers, tmp_path / "z", [0])
-    judged([one.wake_up(freeze, thaw)])
+    judged([one.wake(freeze, thaw)])

@@ -86,7 +86,7 @@ def _waking(run: Run, sleep: Sleep, *, fenced_by_broker: bool) -> Waking:
     before = [r for r in run.rows if r.processed_at < (sleep.woke_at if _is_of(r, sleep) else sleep.slept_at)]
     batches = tuple(sorted({round(r.processed_at - sleep.woke_at, 3) for r in rows}))
     stopped_after_s = sleep.stopped_at - sleep.woke_at
-    problems = late_stop(stopped_after_s, batches) + taken(commits, before, fenced_by_broker=fenced_by_broker)
+    problems = _late_stop(stopped_after_s, batches) + _taken(commits, before, fenced_by_broker=fenced_by_broker)
     return Waking(stopped_after_s, batches, rows, commits, tuple(problems))
 
 
@@ -104,7 +104,7 @@ def _epoch(one: LoggedCommit) -> int:
     return one.entry.token.epoch if one.entry.token is not None else 0
 
 
-def late_stop(stopped_after_s: float, batches: Sequence[float]) -> list[str]:
+def _late_stop(stopped_after_s: float, batches: Sequence[float]) -> list[str]:
     """What is wrong with when it stopped; `batches` are the times at which its batches passed, in seconds since it woke up."""
     under_way_s = batches[0] if batches else 0.0
     limit_s = max(PROMISED_S, under_way_s) + SLACK_S
@@ -118,7 +118,7 @@ def late_stop(stopped_after_s: float, batches: Sequence[float]) -> list[str]:
     return found
 
 
-def taken(late: Sequence[LoggedCommit], before: Sequence[Row], *, fenced_by_broker: bool) -> list[str]:
+def _taken(late: Sequence[LoggedCommit], before: Sequence[Row], *, fenced_by_broker: bool) -> list[str]:
     """What is wrong with the commits under an old epoch; `before` are the rows of the time before it slept.
 
     Also those of whoever had the partition before: a start commit says how far that one had come.

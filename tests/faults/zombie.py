@@ -11,22 +11,20 @@ from pathlib import Path
 from coordinator_tasks.core.codecs.member_codec import decode_member
 from coordinator_tasks.settings import TRANSACTIONAL_FENCE
 from tests.faults.case import FIRST, SECOND, TICK_S, Case, Failed
-from tests.faults.proxy import Proxy
-from tests.faults.roles import COORDINATOR, Life
+from tests.faults.roles import COORDINATOR
 from tests.faults.servers import Servers
 from tests.faults.waking import AFTERWARDS_S, Sleep, judge
 from tests.integration.agent_site import ask
 
 STOP_LIMIT_S = 20.0
 REFUSED = "Kafka refuses its commit"
-TAKEN = f"was taken by {FIRST}"
 
 
 @dataclass(frozen=True, slots=True)
 class Wake:
     """What a zombie did after it woke up. Times in seconds since then; `batches`: times at which rows passed its sink.
 
-    `refused`: it has reported that Kafka refused its commit; `fenced`: that it has found another's entry there.
+    `refused`: it has reported that Kafka refused its commit.
     """
 
     stopped_after_s: float
@@ -35,18 +33,13 @@ class Wake:
     late_commits: int
     problems: tuple[str, ...]
     refused: bool = False
-    fenced: bool = False
 
 
 class Zombie(Case):
-    """`cut_off` and `reconnect` are called around the wake-up: what the zombie cannot reach then."""
+    """Stable with two; one of them sleeps, the other takes over, and the first wakes up."""
 
-    def wake(self) -> Wake:
-        """The case with everything within reach."""
-        return self.wake_up(nothing, nothing)
-
-    def wake_up(self, cut_off: Callable[[], None], reconnect: Callable[[], None]) -> Wake:
-        """Stable with two, one sleeps, the other takes over, the first wakes up."""
+    def wake(self, cut_off: Callable[[], None] = lambda: None, reconnect: Callable[[], None] = lambda: None) -> Wake:
+        """The case; `cut_off` and `reconnect` are called around the wake-up: what the zombie cannot reach then."""
         self.base = self.servers.ends()
         try:
             return self._run(cut_off, reconnect)
@@ -77,8 +70,7 @@ class Zombie(Case):
         self._await(self._consumed, "everything is processed")
         self.close()
         wake = self._judged(Sleep(SECOND, life, epoch, slept_at, woke_at, stopped_at))
-        refused, fenced = (any(sentence in text for text in reports) for sentence in (REFUSED, TAKEN))
-        return replace(wake, refused=refused, fenced=fenced)
+        return replace(wake, refused=any(REFUSED in text for text in reports))
 
     def _stops(self, address: str) -> tuple[float, tuple[str, ...]]:
         """When its interface says for the first time that it runs nothing, and what it reports then."""
@@ -100,64 +92,11 @@ class Zombie(Case):
         return Wake(waking.stopped_after_s, waking.batches, len(waking.rows), len(waking.commits), tuple(problems))
 
 
-@dataclass
-class Adrift(Zombie):
-    """Only Kafka is left to it: ZooKeeper breaks its connections off, or, `silent`, lets them in and says nothing."""
-
-    silent: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.through = Proxy(self.servers.zookeeper)
-
-    def wake(self) -> Wake:
-        cut_off = self.through.swallow if self.silent else self.through.refuse
-        wake = self.wake_up(cut_off, self._back)
-        if wake.fenced or wake.problems:
-            return wake
-        return replace(wake, problems=("it has not found the other's entry in Kafka: what has stopped it?",))
-
-    def _back(self) -> None:
-        time.sleep(AFTERWARDS_S)
-        self.through.let_through()
-
-    def _life(self, role: str) -> Life:
-        life = super()._life(role)
-        if role != SECOND:
-            return life
-        return replace(life, settings=replace(life.settings, zookeeper=f"{self.through.address}/{self.name}"))
-
-    def close(self) -> None:
-        super().close()
-        self.through.__exit__()
-
-
 def sleepers(servers: Servers, folder: Path, numbers: Iterable[int]) -> list[Zombie]:
     """Cases that are yet to run."""
     return [Zombie(servers, f"{folder.name}-{number}", folder / str(number)) for number in numbers]
 
 
-def adrift(servers: Servers, folder: Path, numbers: Iterable[int]) -> list[Adrift]:
-    """The same without ZooKeeper; every other one hears nothing from it."""
-    return [
-        Adrift(servers, f"{folder.name}-{number}", folder / str(number), silent=number % 2 > 0) for number in numbers
-    ]
-
-
-class Blind(Zombie):
-    """The first transaction of a broker that has just started takes its time."""
-
-    bound_s = 120.0
-
-
-def blind(servers: Servers, folder: Path, fence: str, count: int) -> list[Blind]:
-    """The same with a zombie that never looks at the committed entries: only this fence stands between it and Kafka."""
-    name = f"{folder.name}-{fence}"
-    return [
-        Blind(servers, f"{name}-{number}", folder / fence / str(number), fence=fence, blind=(SECOND,))
-        for number in range(count)
-    ]
-
-
-def nothing() -> None:
-    """Everything can be reached."""
+def blind(servers: Servers, folder: Path) -> Zombie:
+    """The same where commits are transactions, and the zombie never looks at the committed entries: only the broker stops it."""
+    return Zombie(servers, f"{folder.name}-blind", folder / "blind", fence=TRANSACTIONAL_FENCE, blind=(SECOND,))
