@@ -3,12 +3,12 @@
 Nodes, topic states and releases are numbers in tables here, so that states are small and are compared by number.
 """
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
 from coordinator_tasks.core.codecs.codec import encode_node
-from coordinator_tasks.core.machine import causes, invariants, recovery
+from coordinator_tasks.core.machine import invariants, recovery
 from coordinator_tasks.core.machine.confirm import not_running, why_not_closed, why_not_started
 from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.machine.machine import decide
@@ -257,12 +257,6 @@ class Rules:
             {NAMES[n]: self._answer(n, one) for n, one in enumerate(told) if one is not None},
             fresh=GENERATION,
         )
-
-    def plan_for(self, able: Iterable[str]) -> str:
-        """Return the digest of a plan for these consumers."""
-        view = TopicView(self._config, None, None, self._partitions, {}, self._description)
-        members = {name: Member(name, 1, f"http://{name}", "boot") for name in able}
-        return causes.digest(view, World(NOW, members), dict.fromkeys(members, 1))
 
     # Numbers ----------------------------------------------------------------------------------------------------------
 

@@ -35,7 +35,6 @@ FULL = (
     Bounds(3, 1, 99, 0, 0, drains=3),  # 902,952
     Bounds(2, 2, 99, 1, 1, drains=1, late=True),  # 12,166,685
     Bounds(3, 2, 99, 2, 1),  # 11,986,055
-    Bounds(3, 3, 99, 2, 1, symmetric=True),  # not searched to the end; with at most 4 epochs 3,485,805
 )
 PIECE_S = 300.0  # seconds between two reports and saves of the findings
 

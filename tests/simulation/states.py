@@ -11,7 +11,7 @@ class Bounds:
     """Bounds of a search: numbers of crashes, isolations (of surviving consumers, zombies) and drains.
 
     `stale`: number of older versions that may still be read; `late`: a look's write may also come later, if the guards
-    still hold; `symmetric`: names do not count.
+    still hold.
     """
 
     consumers: int
@@ -23,13 +23,12 @@ class Bounds:
     stale: int = 1
     most: int = 1_000_000_000_000
     late: bool = False
-    symmetric: bool = False
 
     def __str__(self) -> str:
         return (
             f"{self.consumers} consumers × {self.partitions} partitions, epochs up to {self.epochs}, "
             f"{self.crashes} crashes, {self.zombies} zombies, {self.drains} drains, reads up to {self.stale} versions old"
-            f"{', written at once or later' if self.late else ''}{', names exchanged' if self.symmetric else ''}"
+            f"{', written at once or later' if self.late else ''}"
         )
 
 

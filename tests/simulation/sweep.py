@@ -23,7 +23,6 @@ from tests.simulation import keys as many
 from tests.simulation.keys import Column, Flags, Keys, Numbers
 from tests.simulation.rules import SILENT, Rules, put
 from tests.simulation.states import NAMES, Bounds, Found, Process, Shared, Written
-from tests.simulation.symmetry import Exchange
 
 Rank = tuple[int, int, int]
 REMEMBERED = 1_000_000  # decisions, and as many lists of steps; cheaper to make again than to keep
@@ -40,7 +39,6 @@ class Search:
         self.rules = Rules(bounds)
         self.processes: list[Process | None] = [None]
         self._numbers: dict[Process | None, int] = {None: 0}
-        self._exchange = Exchange(self) if bounds.symmetric else None
         self._turn = count()
         self._ahead: dict[Shared, list[Keys]] = {}
         self._order: list[tuple[Rank, int, int, Shared]] = []
@@ -125,8 +123,6 @@ class Search:
         """Add reached states."""
         if not keys.size:
             return
-        if self._exchange is not None:
-            shared, keys = self._exchange.canonical(shared, keys)
         found = self._ahead.get(shared)
         if found is not None:
             found.append(keys)
@@ -150,8 +146,6 @@ class Search:
         places = range(self.bounds.consumers)
         for n in places:  # consumers' steps are independent here: one after the other reaches all
             keys = self._closed(shared, n, keys)
-        if self._exchange is not None:
-            _, keys = self._exchange.canonical(shared, keys)
         keys = many.without(keys, known)
         self._seen[shared] = many.union(known, keys)
         self.reached += keys.size
@@ -196,8 +190,6 @@ class Search:
         for kept in (self._steps, self._decisions, self._heard):
             if len(kept) > most:
                 kept.clear()
-        if self._exchange is not None:
-            self._exchange.forget(most)
 
     # Possible events --------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The exhaustive search itself: a plain one comes to the same, in pieces too, names can be exchanged, broken rules show."""
+"""The exhaustive search itself: a plain one comes to the same, in pieces too, and broken rules show."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +10,8 @@ from tests.simulation import rules
 from tests.simulation.rules import SILENT, Rules, put
 from tests.simulation.states import Bounds, Found, Process, Shared
 from tests.simulation.sweep import Search
-from tests.simulation.symmetry import Exchange, Renaming
 
 TINY = Bounds(2, 2, 2, 1, 1)
-NAMELESS = Bounds(2, 2, 2, 1, 1, symmetric=True)
 DRAINED = Bounds(2, 1, 3, 0, 0, drains=1)
 GIVEN_BACK = Bounds(2, 2, 4, 1, 0)
 LATE = Bounds(2, 1, 99, 1, 0, late=True)
@@ -116,19 +114,3 @@ def test_a_standstill_is_found_where_a_rule_is_broken(monkeypatch: pytest.Monkey
     monkeypatch.setattr(deciding, "why_not_all_started", lambda *_: "it is never enough")
     with pytest.raises(Found, match="it stands still before Stable"):
         searched(TINY)
-
-
-def test_without_names_there_are_fewer_states_and_no_fewer_than_there_are_ways_to_name_them() -> None:
-    named, nameless = searched(TINY), searched(NAMELESS)
-    assert named.reached / len(Renaming.all(2, 2)) <= nameless.reached < named.reached / 2
-
-
-def test_whatever_differs_only_by_names_has_one_state_that_stands_for_it() -> None:
-    search = searched(NAMELESS)
-    exchange = Exchange(search)
-    for version in range(len(search.rules.nodes)):
-        found = {min(exchange._node_under(n, exchange._node_under(k, version)) for n in range(4)) for k in range(4)}
-        assert len(found) == 1
-    for state in range(len(search.rules.states)):
-        found = {min(exchange._state_under(n, exchange._state_under(k, state)) for n in range(4)) for k in range(4)}
-        assert len(found) == 1
