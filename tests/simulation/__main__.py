@@ -16,7 +16,7 @@ from tests.simulation.pool import run_all
 from tests.simulation.shrink import shrunk
 from tests.simulation.totals import Totals, load, save
 
-FILE = Path("build/simulation.json")
+FILE = Path("build/simulation.pickle")
 
 
 def main() -> int:

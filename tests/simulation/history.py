@@ -5,20 +5,18 @@ cut down to the necessary actions (`tests.simulation.shrink`).
 """
 
 import random
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from unittest import mock
 
-from coordinator_tasks.core.model import State
 from coordinator_tasks.service.nodes import observe
 from tests.simulation.actions import FAULTS, Action, perform
-from tests.simulation.excuses import Excuse
-from tests.simulation.faults import Fault, Lasting, Wait
+from tests.simulation.faults import Fault
 from tests.simulation.healing import heal
 from tests.simulation.memo import remembering
 from tests.simulation.oracle import Broken
+from tests.simulation.totals import Outcome
 from tests.simulation.world import Setup, World
 
 _WEIGHTS = {"go": 30, "consume": 22, "wait": 10, "produce": 5, "calm": 5, "task": 12}
@@ -55,30 +53,6 @@ def without_chance() -> Iterator[None]:
     """Replace the product's random draws by a counter."""
     with mock.patch.object(observe, "secrets", _Draws()):
         yield
-
-
-@dataclass
-class Outcome:
-    """The outcome of a history. `broken` is the broken rule, with the sentence; empty = none."""
-
-    seed: int
-    steps: int
-    rounds: int
-    operations: int
-    effects: Counter[tuple[Fault, State]]
-    waits: Counter[tuple[Wait, State]]
-    lasting: Counter[tuple[Lasting, State]]
-    checks: Counter[str]
-    exempt: Counter[str]
-    transitions: int
-    rewinds: int
-    excused: Counter[Excuse]
-    beside: Counter[Excuse]
-    doubled: int
-    digest: str
-    rule: str = ""
-    broken: str = ""
-    trace: list[str] = field(default_factory=list)
 
 
 def generate(seed: int) -> tuple[Setup, list[Action]]:
@@ -201,20 +175,19 @@ def run(setup: Setup, actions: Sequence[Action], *, traced: bool = False) -> Out
     world.kernel.close()
     oracle = world.oracle
     return Outcome(
-        seed=-1,
         steps=world.steps,
         rounds=rounds,
         operations=world.kernel.operations,
+        transitions=oracle.records,
+        rewinds=oracle.rewinds,
+        doubled=sum(progress.doubled for progress in oracle.progress.values()),
         effects=world.effects,
         waits=world.waits,
         lasting=world.lasting,
         checks=oracle.checks,
         exempt=oracle.exempt,
-        transitions=oracle.records,
-        rewinds=oracle.rewinds,
         excused=oracle.excused,
         beside=oracle.beside,
-        doubled=sum(progress.doubled for progress in oracle.progress.values()),
         digest=world.digest.hexdigest(),
         rule=rule,
         broken=broken,

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from tests.simulation.actions import Action
-from tests.simulation.history import Outcome, run
+from tests.simulation.history import run
+from tests.simulation.totals import Outcome
 from tests.simulation.world import Setup
 
 MAX_RUNS = 400
