@@ -72,14 +72,6 @@ def _with_a_batch(world: World) -> tuple[Consumer, Query]:
     raise AssertionError("nobody has a batch")
 
 
-def test_what_a_consumer_keeps_that_its_picture_has_taken_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    due = Grants._steps
-    monkeypatch.setattr(Grants, "_steps", lambda self, owed: replace(due(self, owed), stop=()))
-    with settled() as world:
-        closing(world, 0, 1)
-        assert "which its picture does not give it" in has_broken(world)
-
-
 def test_what_is_wrong_after_a_turn_and_right_again_at_the_end_of_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
     due, told = Grants._steps, set[tuple[str, int]]()
 
@@ -451,14 +443,6 @@ def _fail_twice(world: World, name: str) -> None:
         for _ in range(3):
             world.attempt("step")
             world.round(0.3)
-
-
-def test_a_consumer_that_failed_twice_is_withheld_for_a_time_and_then_owns_partitions_again() -> None:
-    with settled() as world:
-        _fail_twice(world, "a")
-        _go_on(world)
-        heal(world)
-        assert world.oracle.checks["failed ends withhold"]
 
 
 def test_a_plan_that_gives_partitions_to_a_consumer_that_has_just_failed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
