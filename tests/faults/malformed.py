@@ -34,15 +34,6 @@ ODD_TEXTS = [
 ODD_NUMBERS = [-1, 0, 1, 2**31, 2**53, 2**63 - 1, 2**63, 10**310, -(10**310), 0.5, 1e308]
 
 
-def payloads(seed: int, kinds: Sequence[str] = tuple(CASES)) -> Iterator[tuple[str, bytes]]:
-    """Kind of znode and bytes, without end: valid ones that are spoiled."""
-    chance = random.Random(seed)
-    written = {kind: CASES[kind].write(CASES[kind].value) for kind in kinds}
-    while True:
-        kind = chance.choice(kinds)
-        yield kind, spoiled(chance, written[kind])
-
-
 def spoiled(chance: random.Random, good: bytes) -> bytes:
     """Odd values and missing fields, huge numbers, cuts, other encodings, nesting, noise, or flips."""
     match chance.randrange(9):
@@ -85,8 +76,13 @@ def _spoil(chance: random.Random, place: dict[str, Any]) -> None:
 
 
 def unreadable(seed: int, kind: str) -> Iterator[bytes]:
-    """Without end: payloads of a kind of znode that are none. An empty one is a node that says nothing yet."""
-    return (raw for _, raw in payloads(seed, [kind]) if raw and read_or_malformed(CASES[kind], raw) is None)
+    """Yield payloads of a kind of znode that are none, without end. An empty one is a node that says nothing yet."""
+    chance, case = random.Random(seed), CASES[kind]
+    good = case.write(case.value)
+    while True:
+        raw = spoiled(chance, good)
+        if raw and read_or_malformed(case, raw) is None:
+            yield raw
 
 
 # Where they stand ------------------------------------------------------------------------------------------------------
