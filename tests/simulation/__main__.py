@@ -5,12 +5,10 @@ python -m tests.simulation --seed 4711 --trace      # a seed, with all events
 """
 
 import argparse
-import os
 import sys
 import time
 from pathlib import Path
 
-from tests.simulation.excuses import Excuse
 from tests.simulation.history import generate, run_seed
 from tests.simulation.pool import run_all
 from tests.simulation.shrink import shrunk
@@ -25,15 +23,12 @@ def main() -> int:
     parser.add_argument("--start", type=int, help="the first seed; without it, the one behind those of the file")
     parser.add_argument("--seed", type=int, help="run this one only")
     parser.add_argument("--trace", action="store_true", help="with --seed: print everything that happens")
-    parser.add_argument("--file", type=Path, default=FILE, help="where runs are added up")
-    parser.add_argument("--limit-s", type=float, default=float("inf"), help="begin nothing further after so long")
-    parser.add_argument("--no-shrink", action="store_true", help="only name the seed that breaks a rule")
     given = parser.parse_args()
     if given.seed is not None:
         return _one(given.seed, given.trace)
-    known = load(given.file)
+    known = load(FILE)
     start = given.start if given.start is not None else max((last + 1 for _, last in known.ranges), default=0)
-    return _many(given, known, start)
+    return _many(start, given.seeds, known)
 
 
 def _one(seed: int, trace: bool) -> int:
@@ -43,11 +38,10 @@ def _one(seed: int, trace: bool) -> int:
     return 1 if outcome.broken else 0
 
 
-def _many(given: argparse.Namespace, known: Totals, start: int) -> int:
-    file, count = given.file, given.seeds
+def _many(start: int, count: int, known: Totals) -> int:
     clash = [r for r in known.ranges if r[0] < start + count and start <= r[1]]
     if clash:
-        print(f"seeds {clash[0][0]} to {clash[0][1]} are in {file} already: choose another START", file=sys.stderr)
+        print(f"seeds {clash[0][0]} to {clash[0][1]} are in {FILE} already: choose another START", file=sys.stderr)
         return 2
     ran, began = Totals(), time.monotonic()
 
@@ -55,16 +49,14 @@ def _many(given: argparse.Namespace, known: Totals, start: int) -> int:
         ran.merge(totals)
         if not totals.failed:
             known.merge(totals)
-            save(file, known)
+            save(FILE, known)
 
-    run_all(start, count, os.cpu_count() or 1, done, given.limit_s)
+    run_all(start, count, done)
     _print(ran, time.monotonic() - began)
     if known.histories > ran.histories:
-        print(f"\nIn all, with earlier runs ({file}): {known.histories:,} histories, {known.steps:,} steps")
+        print(f"\nIn all, with earlier runs ({FILE}): {known.histories:,} histories, {known.steps:,} steps")
     for seed, text in sorted(ran.failed.items())[:1]:
         print(f"\nseed {seed} broke a rule: {text}")
-        if given.no_shrink:
-            break
         print("the actions it needs, and what happens in them:")
         setup, actions = generate(seed)
         kept, outcome = shrunk(setup, actions, text.split(":")[0])
@@ -78,9 +70,6 @@ def _print(ran: Totals, took_s: float) -> None:
     for rule, n in sorted(ran.checks.items()):
         print(f"  {rule:26} {n:>13,} {ran.exempt[rule]:>11,}")
     print(f"  {'in all':26} {ran.checks.total():>13,} {ran.exempt.total():>11,}")
-    print(f"\n{'somebody is excused':34} {'looks':>9} {'two run it':>10}")
-    for excuse in Excuse:
-        print(f"  {excuse:32} {ran.excused[excuse]:>9,} {ran.beside[excuse]:>10,}")
     mean = ran.rounds / max(1, ran.histories)
     for name, text in (
         ("histories", f"{ran.histories:,} ({', '.join(f'{a} to {b}' for a, b in ran.ranges)})"),

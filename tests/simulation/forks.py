@@ -153,10 +153,10 @@ class Tests:
         self._failed = RawArray("i", len(self.items))
         self._number = {name: number for number, name in enumerate(self.items)}
 
-    def running(self, places: Collection[str], slowest_s: float = float("inf")) -> list[pytest.Item]:
-        """Return the measured tests of these functions up to this duration, the likeliest to fail soon first."""
+    def running(self, places: Collection[str]) -> list[pytest.Item]:
+        """Return the measured tests of these functions, the likeliest to fail soon first."""
         wanted = set(places)
-        found = [name for name, ran in self.reach.items() if ran & wanted and self.seconds[name] <= slowest_s]
+        found = [name for name, ran in self.reach.items() if ran & wanted]
         return [self.items[name] for name in sorted(found, key=self._cost)]
 
     def _cost(self, name: str) -> tuple[float, str]:
@@ -232,7 +232,6 @@ def each(
     do: Callable[[T], int],
     done: Callable[[T, int], None],
     *,
-    workers: int,
     limit_s: float,
     each_s: float = WALL_S,
 ) -> None:
@@ -240,7 +239,7 @@ def each(
 
     The number is `ENDLESS` without an end, and `BROKEN` after an exception.
     """
-    until, running = time.monotonic() + limit_s, dict[int, tuple[T, float]]()
+    until, running, workers = time.monotonic() + limit_s, dict[int, tuple[T, float]](), os.cpu_count() or 1
     waiting = iter(jobs)
     more = True
     while more or running:
@@ -307,7 +306,7 @@ def _measure(tests: Tests, items: list[pytest.Item]) -> None:
         def measure(_: int) -> int:
             return _watched(tests.session, fresh, known)
 
-        each([0], measure, lambda *_: None, workers=1, limit_s=1, each_s=MEASURING_S)
+        each([0], measure, lambda *_: None, limit_s=1, each_s=MEASURING_S)
         known = json.loads(REACH.read_text()) if REACH.exists() else {}
     if not files.items() <= known.get("files", {}).items():
         raise SystemExit("the tests did not come to an end")

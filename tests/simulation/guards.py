@@ -2,7 +2,6 @@
 
     python -m tests.simulation.guards                  # goes on where build/guards.json ends
     python -m tests.simulation.guards --sample 80      # so many of every part and kind, drawn by chance, always the same
-    python -m tests.simulation.guards --kind order     # conditions, assignments, arguments or order only
 
 `tests.simulation.places` says what is changed, and into what. The tests without servers that run the changed function are
 asked, the quickest first, and some histories after them.
@@ -11,7 +10,6 @@ asked, the quickest first, and some histories after them.
 import argparse
 import ast
 import json
-import os
 import random
 import sys
 from itertools import groupby, product
@@ -32,7 +30,7 @@ PARTS = {
 ELSEWHERE = ("consumer_process.py", "status_server.py")  # drawn for people, or tested with servers only
 STRATEGIES = ("tests/unit/coordinator_tasks/core/assignors/test_weighted.py", "tests/conformance/test_vectors.py")
 SEEDS = 300
-NOTICED = ("", "unit", "simulation", "at import", "not by unit")
+NOTICED = ("", "unit", "simulation", "at import")
 
 
 class Site(NamedTuple):
@@ -90,23 +88,15 @@ def change_of(site: Site, root: Path = ROOT) -> Change:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.guards", description=__doc__.split("\n")[0])
-    parts = tuple(PARTS.values())
-    parser.add_argument("--part", nargs="*", choices=parts, default=parts)
-    parser.add_argument("--kind", nargs="*", choices=KINDS, default=KINDS)
     parser.add_argument("--sample", type=int, help="how many of every part and kind, drawn by chance")
-    parser.add_argument("--histories", type=int, default=SEEDS, help="0 = ask the unit tests only, at first")
-    parser.add_argument("--slowest-s", type=float, default=float("inf"), help="ask no test that takes longer")
     parser.add_argument("--only", default="", help="those whose name has this in it, also if they are known")
     parser.add_argument("--limit-s", type=float, default=float("inf"), help="begin none after so long")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     return with_tests((*UNIT, *STRATEGIES), (), lambda tests: _all(tests, given))
 
 
 def _all(tests: Tests, given: argparse.Namespace) -> int:
-    wanted = [
-        site for site in sites() if site.part in given.part and site.kind in given.kind and given.only in site.name
-    ]
+    wanted = [site for site in sites() if given.only in site.name]
     if given.sample is not None:
         wanted = sample(wanted, given.sample)
     known: dict[str, str] = json.loads(FILE.read_text()) if FILE.exists() else {}
@@ -117,27 +107,23 @@ def _all(tests: Tests, given: argparse.Namespace) -> int:
             change.apply()
         except AtImport:
             return NOTICED.index("at import")
-        known_to_units = known.get(site.name) == "not by unit" and not given.only
-        if not known_to_units and tests.fail(tests.running(change.places, given.slowest_s)):
+        if tests.fail(tests.running(change.places)):
             return NOTICED.index("unit")
-        if not given.histories:
-            return NOTICED.index("not by unit")
-        return NOTICED.index("simulation" if histories(given.histories) else "")
+        return NOTICED.index("simulation" if histories(SEEDS) else "")
 
     def done(site: Site, result: int) -> None:
         known[site.name] = {ENDLESS: "no end", BROKEN: "broken off"}.get(result) or NOTICED[result]
         keep(FILE, dict(sorted(known.items())))
         print(f"{known[site.name] or 'NOT CAUGHT':10} {site.name}", flush=True)
 
-    undone = {"unknown", "broken off", "not by unit"} if given.histories else {"unknown", "broken off"}
-    left = [site for site in wanted if given.only or known.get(site.name, "unknown") in undone]
-    each(left, ask, done, workers=given.workers, limit_s=given.limit_s)
+    left = [site for site in wanted if given.only or known.get(site.name, "broken off") == "broken off"]
+    each(left, ask, done, limit_s=given.limit_s)
     return _summary([site for site in wanted if site.name in known], known)
 
 
 def _summary(tried: list[Site], known: dict[str, str]) -> int:
     found = [site for site in tried if known[site.name] != "at import"]
-    missed = [site.name for site in found if known[site.name] in ("", "not by unit", "broken off")]
+    missed = [site.name for site in found if known[site.name] in ("", "broken off")]
     share = 1 - len(missed) / max(1, len(found))
     print(f"\n{len(found)} of {len(sites())} places changed, {len(found) - len(missed)} noticed ({share:.1%})")
     for part, kind in product(dict.fromkeys(PARTS.values()), KINDS):

@@ -8,7 +8,6 @@ Works on the living functions of forked processes; the tree is never touched.
 
 import argparse
 import json
-import os
 import sys
 
 from tests.simulation.forks import BROKEN, ENDLESS, ROOT, Change, Tests, each, keep, with_tests
@@ -25,7 +24,6 @@ def main() -> int:
     parser.add_argument("--only", type=int, nargs="*", help="numbers of the mutants")
     parser.add_argument("--suites", nargs="*", default=list(SUITES), choices=list(SUITES))
     parser.add_argument("--limit-s", type=float, default=float("inf"), help="begin nothing further after so long")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     asked = UNIT if "unit" in given.suites else ()
     return with_tests(asked, MACHINE, lambda tests: _all(tests, given))
@@ -51,7 +49,7 @@ def _all(tests: Tests, given: argparse.Namespace) -> int:
         how = {0: "-", ENDLESS: "no end"}.get(result, "noticed")
         print(f"{job[0]:3} {job[1]:10} {how:8} {mutant.rule}", flush=True)
 
-    each(jobs, ask, done, workers=given.workers, limit_s=given.limit_s)
+    each(jobs, ask, done, limit_s=given.limit_s)
     return _summary(known)
 
 

@@ -91,8 +91,6 @@ class Oracle:
     exempt: Counter[str] = field(default_factory=Counter)  # checks that were excused, without any demand
     progress: dict[tuple[str, int], Progress] = field(default_factory=dict)
     rewinds: int = 0
-    excused: Counter[Excuse] = field(default_factory=Counter)  # looks at a partition with an excused process
-    beside: Counter[Excuse] = field(default_factory=Counter)  # looks with another process beside the excused process
     records: int = 0
     _stored: dict[tuple[str, int], Token | None] = field(default_factory=dict)
     heard: Mapping[str, Collection[str]] = field(default_factory=dict)  # asker → answering addresses
@@ -372,11 +370,8 @@ class Oracle:
         return {p: h.token for p, h in self._items(one, topic)}
 
     def after_step(self) -> None:
-        """Look at every process, and count the excused processes."""
+        """Look at every process."""
         self._look_at_all()
-        excused, beside = self.running.excused()
-        self.excused.update(excused)
-        self.beside.update(beside)
 
     def after_turn(self, one: Consumer | None) -> None:
         """Look at the process of this turn (`None`: a task's), and at all processes after a write."""

@@ -2,7 +2,6 @@
 
 import gc
 import multiprocessing
-import time
 from collections.abc import Callable
 
 from tests.simulation.history import run_seed
@@ -22,22 +21,12 @@ def run_chunk(seeds: tuple[int, int]) -> Totals:
     return totals
 
 
-def run_all(
-    first: int, count: int, workers: int, done: Callable[[Totals], None], limit_s: float = float("inf")
-) -> None:
-    """Hand every chunk's totals to `done` as they come; begins no further chunk after `limit_s` or a failed seed."""
+def run_all(first: int, count: int, done: Callable[[Totals], None]) -> None:
+    """Hand every chunk's totals to `done` as they come; a failed seed ends the run."""
     chunks = [(at, min(at + CHUNK, first + count) - 1) for at in range(first, first + count, CHUNK)]
-    until = time.monotonic() + limit_s
-    if workers == 1:
-        for chunk in chunks:
-            totals = run_chunk(chunk)
-            done(totals)
-            if totals.failed or time.monotonic() > until:
-                return
-        return
     # Not forked: a child without this process's threads would collect objects opened by other tests.
-    with multiprocessing.get_context("spawn").Pool(workers, initializer=gc.disable, maxtasksperchild=LIFE) as pool:
+    with multiprocessing.get_context("spawn").Pool(initializer=gc.disable, maxtasksperchild=LIFE) as pool:
         for totals in pool.imap(run_chunk, chunks):
             done(totals)
-            if totals.failed or time.monotonic() > until:
+            if totals.failed:
                 return

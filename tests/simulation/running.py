@@ -1,6 +1,5 @@
 """Each process's partitions at the last look: only changed processes are looked at again."""
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -54,20 +53,6 @@ class Running:
         excuses = [excuse for name in names for _, excuse in self._runs.get(name, {}).values()]
         excused = sum(excuse is not None for excuse in excuses)
         return len(excuses) - excused, excused
-
-    def excused(self) -> tuple[Counter[Excuse], Counter[Excuse]]:
-        """Return the number of partitions with an excused process, by reason, and of those with a second process."""
-        alone: Counter[Excuse] = Counter()
-        beside: Counter[Excuse] = Counter()
-        places: dict[Place, list[Excuse | None]] = {}
-        for runs in self._runs.values():
-            for place, (_, excuse) in runs.items():
-                places.setdefault(place, []).append(excuse)
-        for excuses in places.values():
-            found = {excuse for excuse in excuses if excuse is not None}
-            alone.update(found)
-            beside.update(found if len(excuses) > 1 else ())
-        return alone, beside
 
 
 def _shape(one: Consumer, news: int) -> tuple[object, ...]:

@@ -6,8 +6,7 @@ surviving consumer (a zombie), a confirmed readmission. In every state: no two c
 isolated, stored data is valid, and epochs grow. In every quiet state, with all answers: Stable. `sweep` makes the
 search fast.
 
-    python -m tests.simulation.search                  # `FULL`
-    python -m tests.simulation.search --small          # those of the tests
+    python -m tests.simulation.search
 """
 
 import argparse
@@ -41,24 +40,20 @@ PIECE_S = 300.0  # seconds between two reports and saves of the findings
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.search", description="All states within bounds.")
-    parser.add_argument("--small", action="store_true", help="the bounds of the tests")
-    parser.add_argument("--only", type=int, nargs="*", help="numbers of the bounds")
     parser.add_argument("--limit-s", type=float, default=float("inf"), help="for each of the bounds")
-    parser.add_argument("--folder", type=Path, help="where searches that are not complete go on")
+    parser.add_argument("--folder", type=Path, default=Path("build"), help="where searches that are not complete go on")
     given = parser.parse_args()
-    for number, bounds in enumerate(SMALL if given.small else FULL):
-        if given.only is None or number in given.only:
-            path = given.folder / f"search-{number}.pickle" if given.folder is not None else None
-            try:
-                _search(bounds, given.limit_s, path)
-            except Found as found:
-                print(f"{bounds}: {found}")
-                return 1
+    for number, bounds in enumerate(FULL):
+        try:
+            _search(bounds, given.limit_s, given.folder / f"search-{number}.pickle")
+        except Found as found:
+            print(f"{bounds}: {found}")
+            return 1
     return 0
 
 
-def _search(bounds: Bounds, limit_s: float, path: Path | None) -> None:
-    search = Search(bounds) if path is None else Search.begun(bounds, path)
+def _search(bounds: Bounds, limit_s: float, path: Path) -> None:
+    search = Search.begun(bounds, path)
     print(bounds, flush=True)
     gc.disable()  # millions of numbers that are no garbage; real garbage is collected after each piece
     while limit_s > 0:
@@ -66,8 +61,7 @@ def _search(bounds: Bounds, limit_s: float, path: Path | None) -> None:
         search.run(piece_s)
         limit_s -= piece_s
         gc.collect()
-        if path is not None:
-            search.save(path)
+        search.save(path)
         print(f"    {search}", flush=True)
         if search.complete:
             break

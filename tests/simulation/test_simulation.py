@@ -45,7 +45,7 @@ def totals() -> Totals:
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_no_history_breaks_a_rule_and_every_one_settles(totals: Totals, block: int) -> None:
     found: list[Totals] = []
-    run_all(block * BLOCK, BLOCK, os.cpu_count() or 1, found.append)
+    run_all(block * BLOCK, BLOCK, found.append)
     for one in found:
         totals.merge(one)
     failed = [f"seed {seed}: {text}" for one in found for seed, text in one.failed.items()]

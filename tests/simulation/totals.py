@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from coordinator_tasks.core.model import State
-from tests.simulation.excuses import Excuse
 from tests.simulation.faults import Fault, Lasting, Wait
 
 
@@ -26,8 +25,6 @@ class Counts:
     lasting: Counter[tuple[Lasting, State]] = field(default_factory=Counter)
     checks: Counter[str] = field(default_factory=Counter)
     exempt: Counter[str] = field(default_factory=Counter)
-    excused: Counter[Excuse] = field(default_factory=Counter)
-    beside: Counter[Excuse] = field(default_factory=Counter)
 
     def count(self, other: "Counts") -> None:
         for one in fields(Counts):
