@@ -6,26 +6,28 @@ query are planned, pass the sink, and are covered by the next batch.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from zlib import crc32
 
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry, claim_incarnation
 from coordinator_tasks.core.codecs.packed import begins_packed
 from coordinator_tasks.core.errors import IdInUse, LookAgain, Refused, StoreUnavailable
 from coordinator_tasks.core.model import FORMATS, PROPERTIES, SEEKS, ConsumerStatus, Member, TopicNode
-from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Clock
 from coordinator_tasks.core.protocol.claims import MAX_STEP
 from spark_apps.agent.ownership.planner import BatchPlanner
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
-from spark_apps.agent.ownership.work import Result, Work, perform
+from spark_apps.agent.ownership.work import perform
 from spark_apps.agent.process.agent import Agent, AgentTiming
 from spark_apps.agent.settings import Identity, Pacing
 from spark_apps.records.batches import BatchOffset
 from tests.simulation.interfaces import Listener
-from tests.simulation.kafka import Brokers, Offsets
-from tests.simulation.kernel import Fiber, Host, Kernel
+from tests.simulation.kafka import Offsets
+from tests.simulation.kernel import Fiber, Host
 from tests.simulation.zookeeper import Session
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
 
 TIMING = AgentTiming(close_timeout_s=6.0, finish_s=4.0, stalled_s=60.0)
 V = TypeVar("V")
@@ -79,10 +81,9 @@ class Queries:
 class Consumer(Host):
     """A process of an id, from launch to end; `slots` are the threads."""
 
-    def __init__(
-        self, kernel: Kernel, name: str, number: int, cluster: str, session: Session, brokers: Brokers
-    ) -> None:
-        super().__init__(kernel, f"{name}.{number}")
+    def __init__(self, world: "World", name: str, number: int, session: Session) -> None:
+        super().__init__(world.kernel, f"{name}.{number}")
+        self.world = world
         self.consumer = name
         self.incarnation = 0
         self.session = session
@@ -96,10 +97,7 @@ class Consumer(Host):
         self.slots: dict[str, Fiber] = {}
         self.woken = False
         self._refused_at = 0.0
-        self._cluster = cluster
-        self._brokers = brokers
-        self._paths = Paths(cluster)
-        self._offsets: dict[str, Offsets] = {}
+        self._paths = world.paths
         self.listener = Listener(self._status, self._posted, lambda: self.running and self.agent is not None)
 
     # The threads ------------------------------------------------------------------------------------------------------
@@ -120,7 +118,7 @@ class Consumer(Host):
         if kind == "query":
             return self._query(topic)
         if kind == "agent" and self._cut_short():
-            self.on_cut_short()
+            self.world.oracle.taint(self)  # the process may end without its last commits
         fiber = self.slots.get(slot)
         if fiber is None:
             run = self._agent_step if kind == "agent" else self._worker_step(topic)
@@ -179,17 +177,17 @@ class Consumer(Host):
             )
         except LookAgain:
             return
-        identity = Identity(self.consumer, self._cluster, self.incarnation)
+        identity = Identity(self.consumer, self._paths.cluster, self.incarnation)
         self.topics = Queries(identity, self.clock)
         formats = (SEEKS, PROPERTIES) if self.session.older else FORMATS
         member = Member(self.consumer, self.incarnation, self.address, "boot", process=self.name, formats=formats)
-        registry = ZooKeeperRegistry(self.session, self._paths, self.clock, is_gone=self.on_ask_process)
+        registry = ZooKeeperRegistry(self.session, self._paths, self.clock, is_gone=self.world.is_gone)
         self.agent = Agent(
             self.session,
             registry,
             self.clock,
             member,
-            self._cluster,
+            self._paths.cluster,
             topics=self.topics,
             wake=self._wake,
             timing=TIMING,
@@ -203,15 +201,16 @@ class Consumer(Host):
         ownership = self.ownership(topic)
         if ownership is None or ownership.holdings.accepted is None:
             return None
-        work, offsets = ownership.requests.work(), Offsets(self._brokers, self, ownership.holdings.accepted.group_id)
+        work, brokers, group = ownership.requests.work(), self.world.brokers, ownership.holdings.accepted.group_id
         if work is None:
             return None
-        self.on_request(topic, work)
+        looks, offsets = self.world.oracle.looks, Offsets(brokers, self, group)
+        looks.on_request(self, topic, work)
 
         def run() -> None:
             result = perform(offsets, topic, work)
             ownership.requests.answer(result)
-            self.on_answer(topic, result)
+            looks.on_answer(self, topic, result)
 
         return run
 
@@ -222,11 +221,11 @@ class Consumer(Host):
             return False
         if query.current is not None and not query.passed:
             query.passed = True
-            self.on_pass(topic, query)
+            self.world.on_pass(self, topic, query)
             return True
         if query.current is not None:
             query.start, query.current, query.passed = query.current, None, False
-            self.on_cover(topic, query.start)
+            self.world.oracle.pauses.on_cover(self, topic, query.start.ranges, self.kernel.now)
         if not query.ownership.grants.opened:
             query.ownership.open()
         try:
@@ -234,30 +233,8 @@ class Consumer(Host):
         except Refused as error:
             self.topics.broken = str(error) if self.topics is not None else ""
         if query.current is not None:
-            self.on_offer(topic, query)
+            self.world.oracle.on_offer(self, topic, query)
         return query.current is not None
-
-    def on_pass(self, topic: str, query: Query) -> None:
-        """Replaced by the world."""
-
-    def on_cover(self, topic: str, batch: BatchOffset) -> None:
-        """The planner learns that a batch has passed. Replaced by the world."""
-
-    def on_offer(self, topic: str, query: Query) -> None:
-        """A batch is planned. Replaced by the world."""
-
-    def on_request(self, topic: str, work: Work) -> None:
-        """A request to Kafka. Replaced by the world."""
-
-    def on_answer(self, topic: str, result: Result) -> None:
-        """An answer of Kafka was taken. Replaced by the world."""
-
-    def on_ask_process(self, name: str) -> bool:
-        """Return whether the host knows the process's end. Replaced by the world."""
-        raise NotImplementedError(name)
-
-    def on_cut_short(self) -> None:
-        """The process may end without its last commits. Replaced by the world."""
 
     # Life and death ---------------------------------------------------------------------------------------------------
 

@@ -20,8 +20,9 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from coordinator_tasks.core.codecs.codec import decode_config, decode_node, decode_state
 from coordinator_tasks.core.codecs.history_codec import decode_record
@@ -39,7 +40,6 @@ from coordinator_tasks.core.model import (
     TopicNode,
     TopicState,
 )
-from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.protocol.holding import grants
 from spark_apps.agent.ownership.owned_partition import OwnedPartition
 from spark_apps.agent.ownership.phases import Phase
@@ -51,9 +51,12 @@ from tests.simulation.looks import Looks
 from tests.simulation.pauses import Pauses
 from tests.simulation.running import Running, Runs
 from tests.simulation.shown import Shown
-from tests.simulation.withheld import Moment, Withheld
+from tests.simulation.withheld import Withheld
 from tests.simulation.zookeeper import Changes, Znode
 from tests.world.node_steps import of_step
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
 
 _RUNS = frozenset({Phase.GUARDING, Phase.READY})
 
@@ -81,7 +84,7 @@ class Progress:
 
 @dataclass
 class Oracle:
-    paths: Paths
+    world: "World"
     consumers: list[Consumer] = field(default_factory=list)
     excuses: Excuses = field(init=False)
     nodes: dict[str, TopicNode] = field(default_factory=dict)
@@ -93,20 +96,12 @@ class Oracle:
     rewinds: int = 0
     records: int = 0
     _stored: dict[tuple[str, int], Token | None] = field(default_factory=dict)
-    heard: Mapping[str, Collection[str]] = field(default_factory=dict)  # asker → answering addresses
-    leaving: Mapping[str, Collection[str]] = field(default_factory=dict)  # asker → answering addresses that leave
-    missed: Mapping[str, set[str]] = field(default_factory=dict)  # asker → consumers that came too late
-    # asker → commits that came too late
-    unread: Mapping[str, Collection[tuple[str, int]]] = field(default_factory=dict)
     grants: Grants = field(default_factory=Grants)
     shown: Shown = field(init=False)
     looks: Looks = field(init=False)
     pauses: Pauses = field(init=False)
     running: Running = field(default_factory=Running)
     withheld: Withheld = field(default_factory=Withheld)
-    moment: Callable[[str], Moment | None] = lambda _: None  # of a write by this writer
-    now: Callable[[], float] = lambda: 0.0  # the common clock
-    partitions: Callable[[str], int] = lambda _: 0  # how many Kafka has of a topic
     _asked_to_end: set[tuple[str, int]] = field(default_factory=set)  # consumer, incarnation
     _written: bool = False  # since all processes were looked at
     _committers: dict[tuple[str, int, int], str] = field(default_factory=dict)
@@ -116,6 +111,7 @@ class Oracle:
     _let_go: dict[tuple[str, str], dict[int, Token]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.paths = self.world.paths
         self.excuses = Excuses(self.consumers, self.grants)
         self.shown = Shown(self.paths)
         self.looks = Looks(self.expect)
@@ -211,7 +207,7 @@ class Oracle:
             self.expect("all read their node", not blind, f"{topic} is packed, and {blind} cannot read that")
         recovered = old is None or old.generation != node.generation
         if recovered:
-            self.excuses.on_recovery(topic, node, self.heard.get(who, ()))
+            self.excuses.on_recovery(topic, node, self.world.interfaces.heard.get(who, ()))
         self.excuses.on_node(topic, node)
         state_node = after.get(self.paths.state(topic))
         self.expect("one effect", state_node is not None, f"the node of {topic} was written without its state")
@@ -241,7 +237,7 @@ class Oracle:
         stopped = [move.partition for record in records for move in record.moves if move.kind is MoveKind.STOP]
         for p in stopped:
             giver = old.assignments.get(p)
-            if giver is not None and p < self.partitions(topic):
+            if giver is not None and p < len(self.world.brokers.logs[topic].ends):
                 ends = (giver, old.incarnations[giver]) in self._asked_to_end
                 self.expect("a drain keeps", ends, f"{topic}-{p} was taken from {giver} and given to nobody")
 
@@ -250,7 +246,7 @@ class Oracle:
         again = {move.taker for record in records for move in record.moves if move.kind is MoveKind.RESTART}
         for one in self.consumers:
             mine = one.consumer in again and old.incarnations.get(one.consumer) == one.incarnation
-            leaves = mine and one.address in self.leaving.get(who, ())
+            leaves = mine and one.address in self.world.interfaces.leaving.get(who, ())
             if mine:
                 self.expect(
                     "who leaves is spared", not leaves, f"{one.name} leaves, and is told to start {topic} again"
@@ -258,7 +254,7 @@ class Oracle:
 
     def _not_yet(self, topic: str, old: TopicNode, node: TopicNode, who: str) -> None:
         """Check that no repeatedly failed consumer gets its first partition of the topic during its pause."""
-        moment = self.moment(who)
+        moment = self.world.moment(who)
         for consumer, incarnation in node.incarnations.items() if moment is not None else ():
             until = self.withheld.until(consumer, moment)
             if until and old.incarnations.get(consumer) != incarnation:
@@ -278,7 +274,7 @@ class Oracle:
 
         The consumer must be present now, and have been at the writer's read of the registry.
         """
-        return self.excuses.here(one) and one.address not in self.missed.get(who, ())
+        return self.excuses.here(one) and one.address not in self.world.registry.missed.get(who, ())
 
     def _new_generation(self, topic: str, node: TopicNode, who: str) -> None:
         """Check a new generation. Absent consumers may run on: only the fence stops them.
@@ -307,7 +303,7 @@ class Oracle:
 
     def _knowable(self, node: TopicNode, at: tuple[str, int], token: Token, who: str, asked: Collection[str]) -> bool:
         """Return whether the writer had to know of this commit: readable at the time, or by an asked owner."""
-        read = at not in self.unread.get(who, ())
+        read = at not in self.world.brokers.unread.get(who, ())
         return at[0] == node.topic_id and (read or self._committers.get((*at, token.epoch)) in asked)
 
     def _given_out_again(self, node: TopicNode, asked: Collection[str]) -> None:
@@ -343,14 +339,14 @@ class Oracle:
     def _member(self, consumer: str, path: str, node: Znode | None) -> None:
         address = decode_member(path, node.data).address if node is not None else ""
         self.excuses.on_member(consumer, address)
-        for missed in self.missed.values():
+        for missed in self.world.registry.missed.values():
             missed.add(address)
 
     def _claim(self, consumer: str, path: str, node: Znode | None) -> None:
         claim = decode_claim(path, node.data, consumer, 0) if node is not None else IdClaim(consumer, 0)
         before = [one for one in self.consumers if not self.excuses.lost(one)]
         self.excuses.on_claim(claim, self.nodes)
-        self.withheld.on_claim(claim, self.now())
+        self.withheld.on_claim(claim, self.world.kernel.now)
         for one in before:
             if self.excuses.lost(one):  # the address has refused for long: the process may live, with a batch to commit
                 self.taint(one)

@@ -5,22 +5,21 @@ run again long after the due time: knowledge of an earlier call never reaches th
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery
 from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Actor, Ending
-from coordinator_tasks.core.names import Paths
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import fleet, refused_connections
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.run import upkeep
-from tests.simulation.interfaces import Interfaces
-from tests.simulation.kafka import Admin, Brokers
 from tests.simulation.kernel import Fiber, Host
-from tests.simulation.registry import Listed, Registry
-from tests.simulation.zookeeper import Server, Session
+from tests.simulation.registry import Listed
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
 
 SESSION_S = 4.0
 POLICY = Policy(settle_s=0.5, settle_max_s=2.0, absent_after_s=8.0, stuck_after_s=30.0, flap_backoff_s=2.0)
@@ -48,47 +47,20 @@ def reap(consumer: str, incarnation: int, reason: str = "") -> Call:
     return lambda c, _: fleet.record_end(c, consumer, incarnation, Ending.REAPED, reason)
 
 
-@dataclass
-class Site:
-    """State shared by all attempts."""
-
-    server: Server
-    brokers: Brokers
-    interfaces: Interfaces
-    registry: Registry
-    paths: Paths
-    policy: Policy = POLICY
-
-    def coordinator(self, host: Host, session: Session) -> Coordinator:
-        return Coordinator(
-            paths=self.paths,
-            zk=session,
-            discovery=ZooKeeperDiscovery(session, self.paths),
-            statuses=self.interfaces,
-            kafka=Admin(self.brokers),
-            clock=host.clock,
-            policy=self.policy,
-            boot_id="boot",
-            bootstrap_servers="broker:9092",
-        )
-
-
 class Attempt(Host):
     """An attempt of a task under way. `error` is its failure, if any."""
 
-    def __init__(self, site: Site, task: str, call: Call, number: int, skew_s: float = 0.0) -> None:
-        super().__init__(site.server.kernel, f"{task}#{number}")
+    def __init__(self, world: "World", task: str, call: Call, number: int, skew_s: float = 0.0) -> None:
+        super().__init__(world.kernel, f"{task}#{number}")
         self.task = task
         self.skew_s = skew_s
         self.error = ""
         self.result: object = None
-        self.session = site.server.connect(self, SESSION_S)
+        self.session = world.server.connect(self, SESSION_S)
         self.began_at = self.kernel.now
-        self.held: frozenset[str] = frozenset()
-        self.frozen: frozenset[str] = frozenset()
         self.call = call
-        c = site.coordinator(self, self.session)
-        self._c = replace(c, discovery=Listed(site.registry, c.discovery))
+        c = world.coordinator(self, self.session)
+        self._c = replace(c, discovery=Listed(world.registry, c.discovery))
         self.fiber = Fiber(self, task, self._run)
 
     def _run(self) -> None:

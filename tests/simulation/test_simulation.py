@@ -120,7 +120,7 @@ def test_a_second_process_of_an_id_ends_no_first_one_that_lives(fault: Fault, mo
     calm = Action("calm", 0, 0)
     history = [*[calm] * 8, Action(fault.name, 0, 19), Action(Fault.RELAUNCHED.name, 0, 0), *[calm] * 12]
     assert run(Setup(), history).broken == ""
-    monkeypatch.setattr(World, "_is_gone", lambda *_: True)
+    monkeypatch.setattr(World, "is_gone", lambda *_: True)
     assert "and what is stored takes it for closed" in run(Setup(), history).broken
 
 

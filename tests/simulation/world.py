@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery
 from coordinator_tasks.core.codecs.member_codec import decode_claim
 from coordinator_tasks.core.model import Actor, Committed, Directive, Member, State
 from coordinator_tasks.core.names import Paths
@@ -18,13 +19,13 @@ from coordinator_tasks.service.nodes.directives import read_directive
 from tests.simulation.consumer import Consumer, Query
 from tests.simulation.faults import Fault, Lasting, Wait
 from tests.simulation.interfaces import Interfaces
-from tests.simulation.kafka import Brokers
+from tests.simulation.kafka import Admin, Brokers
 from tests.simulation.kernel import Host, Kernel
 from tests.simulation.oracle import Oracle
-from tests.simulation.orchestrator import POLICY, SESSION_S, TASKS, Attempt, Call, Site, reap
+from tests.simulation.orchestrator import POLICY, SESSION_S, TASKS, Attempt, Call, reap
 from tests.simulation.registry import Registry
 from tests.simulation.withheld import Moment
-from tests.simulation.zookeeper import Changes, Server, Znode
+from tests.simulation.zookeeper import Changes, Server, Session, Znode
 
 PERSON = Actor("command", "ada")
 SNAPSHOTS = 6
@@ -66,23 +67,15 @@ class World:
         self.kernel = Kernel()
         self.paths = Paths("shop")
         self._all_folders = self.paths.folders()
-        self.oracle = Oracle(self.paths)
+        self.oracle = Oracle(self)
         self.effects: Counter[tuple[Fault, State]] = Counter()
         self.digest = hashlib.blake2b(digest_size=16)
         self.server = Server(self.kernel, self._on_write)
         self.brokers = Brokers(self.kernel, self._on_commit, self.effect, fences=setup.fences)
-        self.oracle.unread = self.brokers.unread
         self.interfaces = Interfaces(self.kernel, {}, self.effect)
-        self.oracle.heard = self.interfaces.heard
-        self.oracle.leaving = self.interfaces.leaving
-        self.oracle.partitions = lambda topic: len(self.brokers.logs[topic].ends)
         self.registry = Registry(self.kernel, self.effect, self._on_hidden)
-        self.oracle.missed = self.registry.missed
-        self.oracle.moment = self._moment
-        self.oracle.now = lambda: self.kernel.now
         policy = replace(POLICY, hold_absent=setup.hold_absent, rejoin_grace_s=setup.rejoin_grace_s)
-        policy = replace(policy, pack_over_bytes=0) if setup.packs else policy
-        self.site = Site(self.server, self.brokers, self.interfaces, self.registry, self.paths, policy)
+        self.policy = replace(policy, pack_over_bytes=0) if setup.packs else policy
         self.waits: Counter[tuple[Wait, State]] = Counter()
         self._waited: set[tuple[str, int, Wait]] = set()
         self.lasting: Counter[tuple[Lasting, State]] = Counter()
@@ -160,19 +153,16 @@ class World:
 
         return watched
 
-    def _on_pass(self, one: Consumer) -> Callable[[str, Query], None]:
-        def passed(topic: str, query: Query) -> None:
-            batch, held = query.current, query.ownership.holdings.held
-            assert batch is not None
-            self.digest.update(f"{one.name}{batch.ranges}".encode())
-            if self.trace is not None:
-                shown = ", ".join(f"{r.partition}: {r.start}-{r.end}" for r in batch.ranges.values())
-                self.say(f"  {one.name} has {topic} {shown} pass the sink")
-            for each in batch.ranges.values():
-                if each.partition in held:
-                    self.oracle.on_pass(one, topic, held[each.partition].topic_id, each)
-
-        return passed
+    def on_pass(self, one: Consumer, topic: str, query: Query) -> None:
+        batch, held = query.current, query.ownership.holdings.held
+        assert batch is not None
+        self.digest.update(f"{one.name}{batch.ranges}".encode())
+        if self.trace is not None:
+            shown = ", ".join(f"{r.partition}: {r.start}-{r.end}" for r in batch.ranges.values())
+            self.say(f"  {one.name} has {topic} {shown} pass the sink")
+        for each in batch.ranges.values():
+            if each.partition in held:
+                self.oracle.on_pass(one, topic, held[each.partition].topic_id, each)
 
     def _on_hidden(self, member: Member) -> None:
         if (listener := self.interfaces.listeners.get(member.address)) is not None:
@@ -230,23 +220,16 @@ class World:
     def launch(self, name: str) -> Consumer:
         self._numbers += 1
         session = self.server.connect(self._hand, SESSION_S)
-        one = Consumer(self.kernel, name, self._numbers, "shop", session, self.brokers)
+        one = Consumer(self, name, self._numbers, session)
         session.host = one
         session.older = bool(self.setup.older) and self._numbers % self.setup.older == 0
         session.on_effect = self.effect
         session.on_watched = self._on_watched(one)
-        one.on_pass = self._on_pass(one)  # type: ignore[method-assign,assignment]
-        one.on_cover = lambda topic, batch: self.oracle.pauses.on_cover(one, topic, batch.ranges, self.kernel.now)  # type: ignore[method-assign,assignment]
-        one.on_offer = lambda topic, query: self.oracle.on_offer(one, topic, query)  # type: ignore[method-assign,assignment]
-        one.on_request = lambda topic, work: self.oracle.looks.on_request(one, topic, work)  # type: ignore[method-assign,assignment]
-        one.on_answer = lambda topic, result: self.oracle.looks.on_answer(one, topic, result)  # type: ignore[method-assign,assignment]
-        one.on_ask_process = self._is_gone  # type: ignore[method-assign,assignment]
-        one.on_cut_short = lambda: self.oracle.taint(one)  # type: ignore[method-assign,assignment]
         self.interfaces.listeners[one.address] = one.listener
         self.consumers.append(one)
         return one
 
-    def _is_gone(self, process: str) -> bool:
+    def is_gone(self, process: str) -> bool:
         """Return a host's knowledge of local processes; processes of another host are unknown."""
         return not any(one.name == process and (one.alive or one.host_lost) for one in self.consumers)
 
@@ -261,12 +244,12 @@ class World:
             self._folders(c)
             return inner(c, actor)
 
-        attempt = Attempt(self.site, task, run, self._numbers, self.task_skew_s)
+        attempt = Attempt(self, task, run, self._numbers, self.task_skew_s)
         attempt.session.on_effect = self._effect_on_task
         self.attempts.append(attempt)
         return attempt
 
-    def _moment(self, who: str) -> Moment | None:
+    def moment(self, who: str) -> Moment | None:
         """Return the time of an attempt's write; `None` for other writers."""
         for attempt in self.attempts:
             if attempt.name == who:
@@ -289,8 +272,21 @@ class World:
             if folder not in self.server.nodes:
                 c.zk.ensure(folder)
 
+    def coordinator(self, host: Host, session: Session) -> Coordinator:
+        return Coordinator(
+            paths=self.paths,
+            zk=session,
+            discovery=ZooKeeperDiscovery(session, self.paths),
+            statuses=self.interfaces,
+            kafka=Admin(self.brokers),
+            clock=host.clock,
+            policy=self.policy,
+            boot_id="boot",
+            bootstrap_servers="broker:9092",
+        )
+
     def _coordinator(self) -> Coordinator:
-        return self.site.coordinator(self._hand, self._hand_session)
+        return self.coordinator(self._hand, self._hand_session)
 
     def by_hand(self, call: Callable[[Coordinator], object]) -> None:
         """A person's command, at once and without faults."""
