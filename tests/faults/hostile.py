@@ -171,62 +171,43 @@ def _aside(here: Site) -> dict[str, bytes]:
     return {path: data for path, data in tree(here).items() if f"{path}/".find("/other/") >= 0}
 
 
-COMMANDS: Mapping[str, tuple[str, ...]] = {
-    "topics": (),
-    "status": (),
-    "fleet": (),
-    "plan": ("{topic}", "--dry-run"),
-    "explain": ("{topic}",),
-    "add-topic": ("{topic}", "--group", "{text}", "--property", "{text}={text}", "--parameter", "{text}={text}"),
-    "set-strategy": ("{topic}", "--strategy", "{text}", "--parameter", "{text}={text}"),
-    "pause": ("{topic}", "--partition", "{number}"),
-    "resume": ("{topic}", "--partition", "{number}"),
-    "pin": ("{topic}", "{consumer}", "--partition", "{number}"),
-    "unpin": ("{topic}", "--partition", "{number}"),
-    "reset-offsets": ("{topic}", "--to", "{text}", "--why", "{text}", "--dry-run"),
-    "offsets describe": ("--topic", "{topic}:{number}", "--group", "{text}"),
-    "offsets reset": ("--topic", "{topic}:{number}", "--to-offset", "{number}", "--execute"),
-    "offsets undo": ("{topic}", "--rebalance", "{text}", "--why", "{text}", "--execute"),
-    "drain": ("{consumer}", "--why", "{text}", "--by", "{text}"),
-    "undrain": ("{consumer}",),
-    "isolate": ("{consumer}", "--why", "{text}", "--for-s", "{number}"),
-    "readmit": ("{consumer}", "--by", "{text}"),
-    "scale": ("{text}", "{number}", "--pattern", "{text}"),
-    "redeploy": ("{text}", "--why", "{text}"),
+COMMANDS: Mapping[str, str] = {
+    "topics": "",
+    "status": "",
+    "fleet": "",
+    "plan": "{topic} --dry-run",
+    "explain": "{topic}",
+    "add-topic": "{topic} --group {text} --property {text}={text} --parameter {text}={text}",
+    "set-strategy": "{topic} --strategy {text} --parameter {text}={text}",
+    "pause": "{topic} --partition {number}",
+    "resume": "{topic} --partition {number}",
+    "pin": "{topic} {consumer} --partition {number}",
+    "unpin": "{topic} --partition {number}",
+    "reset-offsets": "{topic} --to {text} --why {text} --dry-run",
+    "offsets describe": "--topic {topic}:{number} --group {text}",
+    "offsets reset": "--topic {topic}:{number} --to-offset {number} --execute",
+    "offsets undo": "{topic} --rebalance {text} --why {text} --execute",
+    "drain": "{consumer} --why {text} --by {text}",
+    "undrain": "{consumer}",
+    "isolate": "{consumer} --why {text} --for-s {number}",
+    "readmit": "{consumer} --by {text}",
+    "scale": "{text} {number} --pattern {text}",
+    "redeploy": "{text} --why {text}",
     "upgrade": (
-        *("{text}", "{text}", "--code", "{text}", "--step", "{number}", "--hold-minutes", "{number}"),
-        *("--max-lag-s", "{number}", "--max-errors", "{number}", "--min-rate", "{number}", "--rule", "{text}"),
+        "{text} {text} --code {text} --step {number} --hold-minutes {number} --max-lag-s {number} "
+        "--max-errors {number} --min-rate {number} --rule {text}"
     ),
-    "upgrade-report": ("{text}",),
-    "roll-back-upgrade": ("{text}", "--why", "{text}"),
-    "expect-restart": ("{consumer}", "--within", "{number}", "--why", "{text}"),
-    "approve": ("{topic}", "{text}", "--why", "{text}"),
-    "set-growth": ("{text}", "--min", "{number}", "--max", "{number}", "--catch-up", "{number}"),
-    "autoscale": ("{text}",),
-    "history": ("{topic}", "--actions"),
-    "roll-back": ("{topic}", "{text}", "--why", "{text}", "--minutes", "{number}"),
-    "preview": (
-        "{topic}",
-        "--join",
-        "{number}",
-        "--leave",
-        "{consumer}",
-        "--strategy",
-        "{text}",
-        "--partitions",
-        "{number}",
-    ),
-    "simulate": ("--from", "{text}", "join={number}"),
-    "set-fleet": (
-        "{text}",
-        "--application",
-        "{text}",
-        "--consumer",
-        "{text}",
-        "--argument={text}",
-        "--conf",
-        "{text}={text}",
-    ),
+    "upgrade-report": "{text}",
+    "roll-back-upgrade": "{text} --why {text}",
+    "expect-restart": "{consumer} --within {number} --why {text}",
+    "approve": "{topic} {text} --why {text}",
+    "set-growth": "{text} --min {number} --max {number} --catch-up {number}",
+    "autoscale": "{text}",
+    "history": "{topic} --actions",
+    "roll-back": "{topic} {text} --why {text} --minutes {number}",
+    "preview": "{topic} --join {number} --leave {consumer} --strategy {text} --partitions {number}",
+    "simulate": "--from {text} join={number}",
+    "set-fleet": "{text} --application {text} --consumer {text} --argument={text} --conf {text}={text}",
 }
 
 
@@ -235,7 +216,7 @@ def commands(seed: int) -> Iterator[str]:
     chance, here = random.Random(seed), site()
     while True:
         name = chance.choice(sorted(COMMANDS))
-        words = [*name.split(), *(_typed(chance, one) for one in COMMANDS[name])]
+        words = [*name.split(), *(_typed(chance, one) for one in COMMANDS[name].split())]
         if chance.random() < 0.1:
             words.insert(chance.randrange(len(words) + 1), chance.choice(ODD_TEXTS[:-1]))
         before = _aside(here)
