@@ -114,14 +114,11 @@ class UpgradingSite(Site):
             if reached(found):
                 return found
             self.turn()
-            self.nothing_is_stranded()
+            assert overview.unowned(self.coordinator) == {}
         raise AssertionError(f"not reached: {self.said[-5:]}; {found}")
 
     def ends(self) -> Upgrade:
         return self.turns_until(lambda one: one.over)
-
-    def nothing_is_stranded(self) -> None:
-        assert overview.unowned(self.coordinator) == {}
 
     def owners(self, topic: str = "orders") -> dict[int, str]:
         return dict(self.node(topic).assignments)

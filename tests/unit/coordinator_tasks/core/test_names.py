@@ -23,8 +23,7 @@ PATHS = Paths("shop")
 
 @pytest.mark.parametrize("name", ["a", "A-1", "consumer_7.eu", "9", "a" * 64])
 @pytest.mark.parametrize("check", [check_consumer, check_cluster, check_app])
-def test_these_are_ids(check: object, name: str) -> None:
-    assert callable(check)
+def test_these_are_ids(check: Callable[[object], str], name: str) -> None:
     assert check(name) == name
     assert is_consumer(name)
 
@@ -33,8 +32,7 @@ def test_these_are_ids(check: object, name: str) -> None:
     "name", ["", ".", "..", "a/b", "/", "-a", ".a", "a b", "a\n", "a\x00", "ä", "a" * 65, None, 7, b"a"]
 )
 @pytest.mark.parametrize("check", [check_consumer, check_cluster, check_app])
-def test_invalid_names_are_refused_in_one_line(check: object, name: object) -> None:
-    assert callable(check)
+def test_invalid_names_are_refused_in_one_line(check: Callable[[object], str], name: object) -> None:
     with pytest.raises(InvalidName) as raised:
         check(name)
     assert "\n" not in str(raised.value)
