@@ -36,10 +36,7 @@ class Bench:
 
 def in_zookeeper(connect: Callable[[], ZooKeeper]) -> Bench:
     paths = Paths(f"c{uuid.uuid4().hex[:8]}")
-    return Bench(
-        ZooKeeperDiscovery(connect(), paths),
-        lambda: ZooKeeperRegistry(connect(), paths, SystemClock()),
-    )
+    return Bench(ZooKeeperDiscovery(connect(), paths), lambda: ZooKeeperRegistry(connect(), paths, SystemClock()))
 
 
 @pytest.fixture(params=["fake ZooKeeper", "ZooKeeper", "folder", "fake"])

@@ -78,24 +78,6 @@ def test_a_store_or_a_catalog_that_is_away_takes_no_claims() -> None:
         assert time.monotonic() - began < 2
 
 
-def test_a_catalog_that_was_away_is_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sink = table_sink("iceberg", tmp_path)
-    patient_claim(sink, WRITER, {0: OLD})
-    with monkeypatch.context() as patched:
-        patched.setattr(
-            "pyiceberg.catalog.sql.SqlCatalog.commit_table", lambda *_: _raise(ConnectionResetError("away"))
-        )
-        with pytest.raises(SinkUnavailable, match="does not answer: away"):
-            sink.write(WRITER, STEPS, rows_of(WRITER, STEPS))
-    assert sink.write(WRITER, STEPS, rows_of(WRITER, STEPS)) == {}
-    table = load_catalog("tests", **catalog_in(tmp_path)).load_table(ICEBERG)
-    assert sorted(table.scan().to_arrow()["offset"].to_pylist()) == [0, 1]
-
-
-def _raise(error: Exception) -> None:
-    raise error
-
-
 def test_a_position_that_another_program_has_changed_is_refused(tmp_path: Path) -> None:
     sink = table_sink("iceberg", tmp_path)
     patient_claim(sink, WRITER, {0: OLD})

@@ -220,9 +220,7 @@ def test_a_wrong_sasl_login_is_said_at_once(made: Site, user: str, password: str
     assert password not in said.replace("password", "")
 
 
-def test_a_server_that_demands_a_sasl_login_says_that_it_refused_the_password(
-    tmp_path: Path,
-) -> None:
+def test_a_server_that_demands_a_sasl_login_says_that_it_refused_the_password(tmp_path: Path) -> None:
     with login_site(tmp_path, sessionRequireClientSASLAuth="true") as made:
         said = refusal(made.plain, ZooKeeperAccess("ada", "wrong", "DIGEST-MD5"))
         assert "it refused the password of user 'ada' (SASL DIGEST-MD5), or knows no such user" in said

@@ -110,12 +110,6 @@ def test_a_run_of_an_upgrade_follows_it_to_its_end(dags: dict[str, Any]) -> None
     assert dags["upgrade"]["params"]["steps"]["value"] == [5, 50, 100]
 
 
-def test_the_asking_task_writes_the_approval_and_no_later_task_reads_an_xcom(
-    dags: dict[str, Any],
-) -> None:
-    assert list(dags["approve_plan"]["tasks"]) == ["ask"]
-
-
 def test_a_rebalance_is_a_row_of_few_coarse_tasks(dags: dict[str, Any]) -> None:
     row = ["plan", "confirm_closed", "start", "confirm_started", "settle", "further_run"]
     tasks = dags["rebalance"]["tasks"]

@@ -25,22 +25,12 @@ from coordinator_tasks.service.coordinator import Coordinator
 from tests.fakes.cluster import Cluster
 
 NASTY = "<script>alert(1)</script>"
+SETTLED = TopicState(State.STABLE)
 
 
 def under_way(shop: Cluster) -> None:
-    node = TopicNode(
-        "broker:9092",
-        "readers",
-        3,
-        "g",
-        "id-1",
-        {0: "a", 1: "a", 2: "b"},
-        {0: 1, 1: 1, 2: 1},
-        incarnations={"a": 1, "b": 1},
-    )
     state = TopicState(State.CLOSING, {"b": (3,)}, {"a": (3,)}, {3: 3}, "3-abc", 999_990.0, 999_990.0, "joined: b")
-    shop.zk.transact([SetData(shop.paths.topic("orders"), encode_node(node))])
-    shop.zk.transact([Create(shop.paths.state("orders"), encode_state(state))])
+    stable(shop, {0: "a", 1: "a", 2: "b"}, state=state)
 
 
 def task(name: str, run: str = "run 1/x", who: str = "") -> Actor:
@@ -50,10 +40,10 @@ def task(name: str, run: str = "run 1/x", who: str = "") -> Actor:
 def write(
     shop: Cluster, source: State, target: State, at: float, *moves: Move, topic: str = "orders", **more: Any
 ) -> None:
-    values = {"cause": "joined: b", "actor": task("plan"), "rebalance": "2-abc", **more}
-    record = Record(
-        topic, source, target, 2, "g", at=at, lasted_s=1.0, rebalance_s=at - 900_000.0, moves=moves, **values
-    )
+    values = {"epoch": 2, "generation": "g", "rebalance": "2-abc", "cause": "joined: b", "actor": task("plan")}
+    times = {"at": at, "lasted_s": 1.0, "rebalance_s": at - 900_000.0}
+    record = Record(topic, source, target, **{**values, **times, "moves": moves, **more})
+    shop.zk.ensure(shop.paths.history(topic))
     shop.zk.transact([Create(f"{shop.paths.history(topic)}/", encode_record(record), sequence=True)])
 
 
@@ -110,20 +100,13 @@ def text_of(html: str) -> str:
     return re.sub(r"\s+", " ", visible)
 
 
-def stable(shop: Cluster, owners: dict[int, str], topic: str = "orders") -> None:
-    node = TopicNode(
-        "broker:9092",
-        "readers",
-        3,
-        "g",
-        "id-1",
-        owners,
-        dict.fromkeys(owners, 1),
-        incarnations=dict.fromkeys(owners.values(), 1),
-    )
+def stable(shop: Cluster, owners: dict[int, str], topic: str = "orders", state: TopicState = SETTLED) -> None:
+    """The topic has these owners; `state` is written if there is none."""
+    since, incarnations = dict.fromkeys(owners, 1), dict.fromkeys(owners.values(), 1)
+    node = TopicNode("broker:9092", "readers", 3, "g", "id-1", owners, since, incarnations=incarnations)
     shop.zk.transact([SetData(shop.paths.topic(topic), encode_node(node))])
     if shop.zk.find(shop.paths.state(topic)) is None:
-        shop.zk.transact([Create(shop.paths.state(topic), encode_state(TopicState(State.STABLE)))])
+        shop.zk.transact([Create(shop.paths.state(topic), encode_state(state))])
 
 
 def register(shop: Cluster, consumer: str, session: ZooKeeper | None = None, **more: Any) -> None:

@@ -17,15 +17,7 @@ from coordinator_ui.pages import render
 
 from coordinator_tasks.core.measure.lag import WINDOW, LagStatus
 from coordinator_tasks.core.measure.lag_moments import EVERY_S, FRESH_S, KEPT, LagMoment, slot_of
-from coordinator_tasks.core.model import (
-    Committed,
-    ConsumerStatus,
-    Fleet,
-    RunningPartition,
-    State,
-    Token,
-    TopicStatus,
-)
+from coordinator_tasks.core.model import Committed, ConsumerStatus, Fleet, RunningPartition, State, Token, TopicStatus
 from coordinator_tasks.core.ports import Create
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import directives, fleet, topics
@@ -33,6 +25,7 @@ from coordinator_tasks.service.offsets import positions
 from coordinator_tasks.service.plan import overrides
 from coordinator_tasks.service.watch import lag_moments
 from tests.fakes.cluster import PERSON, Cluster
+from tests.fakes.zookeeper import paths_read
 from tests.unit.plugins.pages_site import NASTY, pages_of, register, stable, text_of, under_way
 
 
@@ -307,11 +300,10 @@ def test_a_server_reads_each_moment_once(shop: Cluster, monkeypatch: pytest.Monk
 
 
 def test_an_unreadable_moment_rereads_no_hour_at_each_look(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    trends, read = Trends(), []
+    trends = Trends()
     shop.zk.ensure(shop.paths.lags)
     shop.zk.transact([Create(shop.paths.lag(slot_of(shop.clock.now() - EVERY_S)), b'{"version":2,"packed":""}')])
-    inner = shop.zk.find
-    monkeypatch.setattr(shop.zk, "find", lambda path, *watch: read.append(path) or inner(path, *watch))
+    read = paths_read(shop.zk, monkeypatch)
     for _ in range(12):
         assert trends.of(shop.coordinator).problems
         shop.clock.sleep(5)
@@ -322,10 +314,9 @@ def test_an_unreadable_moment_rereads_no_hour_at_each_look(shop: Cluster, monkey
 
 def test_the_hour_is_not_read_at_every_look_without_moments(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     stable(shop, {0: "a"})
-    trends, read = Trends(), []
+    trends = Trends()
     minutes(shop, {0: 1})
-    inner = shop.zk.find
-    monkeypatch.setattr(shop.zk, "find", lambda path, *watch: read.append(path) or inner(path, *watch))
+    read = paths_read(shop.zk, monkeypatch)
     shop.clock.sleep(30 * EVERY_S)
     for looks in (KEPT, 3, 3):
         assert len(trends.of(shop.coordinator).moments) == 1

@@ -11,26 +11,15 @@ from coordinator_ui.data.rebalance_search import RebalanceFilter
 from coordinator_ui.data.timeline import WIDTH, Chart, TaskSpan, handoffs, whole
 from coordinator_ui.texts.rebalance_text import tell
 
-from coordinator_tasks.core.codecs.codec import encode_node, encode_state
-from coordinator_tasks.core.codecs.history_codec import encode_record, with_pauses
-from coordinator_tasks.core.model import (
-    Actor,
-    Move,
-    MoveKind,
-    Pause,
-    Pauses,
-    Record,
-    State,
-    TopicNode,
-    TopicState,
-)
-from coordinator_tasks.core.ports import Create, Delete, SetData
+from coordinator_tasks.core.codecs.history_codec import with_pauses
+from coordinator_tasks.core.model import Actor, Move, MoveKind, Pause, Pauses, State
+from coordinator_tasks.core.ports import Delete, SetData
 from coordinator_tasks.service.nodes import topics
 from coordinator_tasks.service.nodes.history import rebalances
 from coordinator_tasks.service.plan import transitions
 from tests.fakes.cluster import PERSON, Cluster
 from tests.fakes.zookeeper import paths_read
-from tests.unit.plugins.pages_site import NASTY, a_hand_off, pages_of, register, task, text_of
+from tests.unit.plugins.pages_site import NASTY, a_hand_off, pages_of, register, stable, task, text_of, write
 from tests.world.site import stable_site
 
 NAMES = ("<b>bold</b>", "\u202egnirts", "x" * 200)
@@ -40,25 +29,11 @@ def rebalance(
     shop: Cluster, topic: str, number: int, at: float, *moves: Move, step_s: float = 1.0, **more: Any
 ) -> None:
     """A rebalance of three records, from this time on, for two seconds or twice `step_s`."""
-    values = {"cause": "joined: b", "actor": task("plan"), **more}
     steps = ((State.STABLE, State.CLOSING), (State.CLOSING, State.STARTING), (State.STARTING, State.STABLE))
+    values = {"topic": topic, "epoch": number, "rebalance": f"{number}-{topic}", "lasted_s": step_s, **more}
     for step, (source, target) in enumerate(steps):
         moved = moves if step == 0 else ()
-        record = Record(
-            topic,
-            source,
-            target,
-            number,
-            "g",
-            f"{number}-{topic}",
-            at=at + step * step_s,
-            lasted_s=step_s,
-            rebalance_s=step * step_s,
-            moves=moved,
-            **values,
-        )
-        shop.zk.ensure(shop.paths.history(topic))
-        shop.zk.transact([Create(f"{shop.paths.history(topic)}/", encode_record(record), sequence=True)])
+        write(shop, source, target, at + step * step_s, *moved, rebalance_s=step * step_s, **values)
 
 
 def hand_off(giver: str = "a", taker: str = "b", partition: int = 1) -> Move:
@@ -126,14 +101,6 @@ def test_pages_have_no_gap_between(busy: Cluster, monkeypatch: pytest.MonkeyPatc
     assert found == ["5-bills", "4-parcels", "3-orders", "2-bills", "1-parcels", "0-orders"]
 
 
-def finds_of(site: Cluster, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The paths of single nodes read from now on."""
-    read: list[str] = []
-    inner = site.zk.find
-    monkeypatch.setattr(site.zk, "find", lambda path, *watch: read.append(path) or inner(path, *watch))
-    return read
-
-
 def test_a_long_history_is_read_only_as_far_as_a_page_needs(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(400):
         rebalance(shop, "orders", number, 900_000.0 + 10 * number)
@@ -148,7 +115,7 @@ def test_a_later_page_reads_little_of_each_topic_to_begin(shop: Cluster, monkeyp
     for number in range(100):
         for topic in five:
             rebalance(shop, topic, number, 900_000.0 + 10 * number)
-    read = finds_of(shop, monkeypatch)
+    read = paths_read(shop.zk, monkeypatch)
     page = rebalance_search.rebalances(shop.coordinator, RebalanceFilter(before_at=900_505.0), 5)
     assert [(one.topic, one.rebalance) for one in page.found] == [(topic, f"50-{topic}") for topic in five]
     assert len(read) <= 35 * len(five), "the promise of docs/data-api.md"
@@ -183,18 +150,10 @@ def many(shop: Cluster) -> Cluster:
 # One of them -----------------------------------------------------------------------------------------------------------
 
 
-def owned(shop: Cluster, owners: dict[int, str]) -> None:
-    node = TopicNode(
-        "broker:9092", "readers", 9, "g", "id-1", owners, dict.fromkeys(owners, 1), incarnations={"a": 1, "b": 1}
-    )
-    shop.zk.transact([SetData(shop.paths.topic("orders"), encode_node(node))])
-    shop.zk.transact([Create(shop.paths.state("orders"), encode_state(TopicState(State.STABLE)))])
-
-
 def test_both_sides_are_the_assignment_then_not_the_one_of_today(shop: Cluster) -> None:
     rebalance(shop, "orders", 1, 900_000.0, hand_off("a", "b", 1))
     rebalance(shop, "orders", 2, 900_100.0, hand_off("b", "a", 2))
-    owned(shop, {0: "a", 1: "b", 2: "a", 3: "b"})
+    stable(shop, {0: "a", 1: "b", 2: "a", 3: "b"})
     whole = pages_of(shop).get("/api/v1/clusters/shop/topics/orders/rebalances/1-orders").json()
     assert (whole["before"], whole["after"]) == ({"a": [0, 1], "b": [2, 3]}, {"a": [0], "b": [1, 2, 3]})
     said = text_of(pages_of(shop).get("/clusters/shop/topics/orders/rebalances/1-orders").text)
@@ -272,7 +231,7 @@ def test_no_headline_takes_confirmations_for_a_pause(shop: Cluster, found: Pause
 def test_a_rebalance_leads_to_the_spark_ui_and_the_log_of_its_consumers(shop: Cluster) -> None:
     shop.coordinator = replace(shop.coordinator, log_url="https://logs/{application_id}?q=1&r=2")
     a_hand_off(shop)
-    owned(shop, {1: "b"})
+    stable(shop, {1: "b"})
     register(shop, "a", spark_ui="http://driver:4040", application_id="app-1")
     register(shop, "b", spark_ui="javascript:alert(1)", application_id="<b>")
     path = "/clusters/shop/topics/orders/rebalances/2-abc"
@@ -341,22 +300,7 @@ def test_the_page_draws_the_chart_and_leads_to_the_tasks(shop: Cluster) -> None:
 
 
 def test_a_rebalance_under_way_is_drawn_up_to_now(shop: Cluster) -> None:
-    record = Record(
-        "orders",
-        State.STABLE,
-        State.CLOSING,
-        2,
-        "g",
-        "2-abc",
-        "joined: b",
-        task("plan"),
-        900_000.0,
-        1.0,
-        0.0,
-        (hand_off(),),
-    )
-    shop.zk.ensure(shop.paths.history("orders"))
-    shop.zk.transact([Create(f"{shop.paths.history('orders')}/", encode_record(record), sequence=True)])
+    write(shop, State.STABLE, State.CLOSING, 900_000.0, hand_off())
     story = tell(rebalances(shop.coordinator, ["orders"])[0], 900_010.0)
     chart = whole(
         story,

@@ -350,16 +350,3 @@ def test_a_readmission_is_in_force_with_the_plan_that_it_has_woken(
         Instance(dags["rebalance"], "plan", {"dry_run": dry_run}).run()
         isolated.append(directives.read_directive(shop.coordinator, "z").isolation is not None)
     assert isolated == [True, False]
-
-
-def test_an_answer_isolates_the_blocker_in_the_name_of_who_gave_it(shop: Cluster, dags: dict[str, DAG]) -> None:
-    given = {"topic": "orders", "consumer": "a"}
-    dag = dags["stuck_topic"]
-    shop.statuses.answers["a"] = silent("x")
-    said = {"chosen_options": ["isolate"], "params_input": {}, "responded_at": datetime.now(UTC)}
-    event = {**said, "responded_by_user": {"id": "1", "name": "ada"}}
-    # A deferred task is built again when resumed.
-    answer = dag.get_task("ask").execute_complete({}, event)
-    assert Instance(dag, "apply_answer", given, {"ask": answer}).run().left["xcom"] == "ada"
-    isolation = directives.read_directive(shop.coordinator, "a").isolation
-    assert (isolation.by, isolation.why) == ("ada", "held up orders")

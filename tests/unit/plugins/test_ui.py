@@ -55,16 +55,7 @@ from coordinator_tasks.service.watch import overview
 from coordinator_tasks.service.watch.overview import ConsumerOverview, RunningTopic
 from tests.fakes.cluster import PERSON, Cluster
 from tests.fakes.zookeeper import paths_read
-from tests.unit.plugins.pages_site import (
-    NASTY,
-    a_hand_off,
-    pages_of,
-    stable,
-    task,
-    text_of,
-    under_way,
-    write,
-)
+from tests.unit.plugins.pages_site import NASTY, a_hand_off, pages_of, stable, task, text_of, under_way, write
 
 # What the pages tell ---------------------------------------------------------------------------------------------------
 

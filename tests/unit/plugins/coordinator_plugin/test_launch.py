@@ -164,8 +164,7 @@ def test_a_site_names_the_secret_of_its_cluster() -> None:
 
 
 @pytest.mark.parametrize(
-    ("master", "listen", "word"),
-    [("yarn", "0.0.0.0:0", "host"), ("k8s://https://api:6443", "0.0.0.0:7070", "address")],
+    ("master", "listen", "word"), [("yarn", "0.0.0.0:0", "host"), ("k8s://https://api:6443", "0.0.0.0:7070", "address")]
 )
 def test_a_driver_elsewhere_listens_openly(
     submitted: Submitted, launched: Launched, master: str, listen: str, word: str

@@ -82,12 +82,7 @@ def test_what_can_go_on_at_once_wakes_the_dag_as_zookeeper_does(shop: Cluster, m
 
 
 @pytest.mark.parametrize(
-    ("other", "ago_s", "skipped"),
-    [
-        (False, 1, True),
-        (False, BEGAN_AGO_S + 1, False),
-        (True, 1, False),
-    ],
+    ("other", "ago_s", "skipped"), [(False, 1, True), (False, BEGAN_AGO_S + 1, False), (True, 1, False)]
 )
 def test_of_runs_with_equal_leftovers_the_last_run_continues(
     shop: Cluster, monkeypatch: pytest.MonkeyPatch, other: bool, ago_s: float, skipped: bool

@@ -92,7 +92,7 @@ def test_a_try_that_died_after_it_had_isolated_has_isolated(shop: Cluster, monke
     tried = applied(shop, monkeypatch)
     assert tried(1, HOLDS_UP) == "ada"
     isolated = directives.read_directive(shop.coordinator, "b").isolation
-    assert isolated is not None
+    assert (isolated.by, isolated.why) == ("ada", "held up orders")
     assert tried(2, {}, question.CLOCKS_S) == "ada"
     assert directives.read_directive(shop.coordinator, "b").isolation == isolated
     with pytest.raises(AirflowSkipException, match="b no longer holds up orders: nothing is done"):
