@@ -1,9 +1,9 @@
 """Asks a person to approve a plan that exceeds the site's budget."""
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Param
 from coordinator_plugin.approval import PlanApprovalOperator
 from coordinator_plugin.clusters import Cluster, clusters
-from coordinator_plugin.dagparts import cluster_dag, digest_param, notifiers, topic_param
+from coordinator_plugin.dagparts import cluster_dag, notifiers, topic_param
 
 DOCS = """
 ### Approve a plan
@@ -15,7 +15,9 @@ question is withdrawn and an approval is void. Partitions without a running owne
 
 def build(cluster: Cluster) -> DAG:
     """Return the DAG of a cluster."""
-    params = {"topic": topic_param(), "digest": digest_param()}
+    which = "The plan: a digest of its inputs and moves."
+    digest = Param("", type="string", pattern="^[0-9a-f]{0,64}$", title="Plan", description=which)
+    params = {"topic": topic_param(), "digest": digest}
     with cluster_dag(cluster, "approve_plan", DOCS, params, schedule=None, max_active_runs=50) as dag:
         PlanApprovalOperator(task_id="ask", cluster=cluster.name, notifiers=notifiers(cluster))
     return dag

@@ -4,7 +4,7 @@ from airflow.sdk import DAG
 from coordinator_plugin.base_operators import TriggerRunOperator
 from coordinator_plugin.changes import Scope
 from coordinator_plugin.clusters import Cluster, clusters
-from coordinator_plugin.dagparts import POOL, changes_of, cluster_dag, fleet_param
+from coordinator_plugin.dagparts import POOL, changes_of, cluster_dag, name_param
 from coordinator_plugin.fleet_runs import LIMIT, MOST_AT_ONCE, FleetRunsOperator
 from coordinator_plugin.launch import LaunchConsumerOperator
 from coordinator_plugin.upkeep import LAUNCH, MissingConsumersOperator
@@ -22,7 +22,8 @@ A fleet has a single run at a time.
 def build(cluster: Cluster) -> DAG:
     """Return the DAG of a cluster."""
     options = {"schedule": [changes_of(cluster, Scope.FLEET)], "max_active_runs": MOST_AT_ONCE, "dagrun_timeout": LIMIT}
-    with cluster_dag(cluster, "consumers", DOCS, {"app": fleet_param()}, **options) as dag:
+    which = "Launch for this one alone; empty = start a run for each fleet with missing consumers."
+    with cluster_dag(cluster, "consumers", DOCS, {"app": name_param("Fleet", which)}, **options) as dag:
         fleets = FleetRunsOperator(task_id="fleets", cluster=cluster.name)
         label = "{{ task.conf.get('app', '') }}"
         TriggerRunOperator.partial(task_id="start", map_index_template=label).expand_kwargs(fleets.output)

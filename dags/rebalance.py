@@ -2,10 +2,10 @@
 
 from datetime import timedelta
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Param
 from coordinator_plugin.changes import Scope
 from coordinator_plugin.clusters import Cluster, clusters
-from coordinator_plugin.dagparts import changes_of, cluster_dag, deadline, dry_run_param, topics_param
+from coordinator_plugin.dagparts import changes_of, cluster_dag, deadline, dry_run_param
 from coordinator_plugin.operators import (
     ConfirmClosedOperator,
     ConfirmStartedOperator,
@@ -39,14 +39,13 @@ LIMIT = timedelta(minutes=30)
 def build(cluster: Cluster) -> DAG:
     """Return the DAG of a cluster."""
     changes = changes_of(cluster, Scope.TOPICS)
-    params = {"topics": topics_param(), "dry_run": dry_run_param(default=False)}
+    which = "One per line; none means all that are due."
+    topics = Param([], type="array", items={"type": "string"}, title="Topics", description=which)
+    params = {"topics": topics, "dry_run": dry_run_param(default=False)}
     options = {"schedule": [changes], "max_active_runs": MAX_RUNS, "dagrun_timeout": LIMIT}
     with cluster_dag(cluster, "rebalance", DOCS, params, deadline=deadline(cluster), **options) as dag:
         plan = PlanOperator(
-            task_id="plan",
-            closing_steps=("confirm_closed", "start"),
-            last_step="further_run",
-            cluster=cluster.name,
+            task_id="plan", closing_steps=("confirm_closed", "start"), last_step="further_run", cluster=cluster.name
         )
         closed = ConfirmClosedOperator(task_id="confirm_closed", cluster=cluster.name)
         start = StartOperator(task_id="start", cluster=cluster.name)

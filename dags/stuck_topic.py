@@ -1,8 +1,8 @@
 """Asks a person about a topic that is not Stable for too long, and names the consumer that blocks it."""
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Param
 from coordinator_plugin.clusters import Cluster, clusters
-from coordinator_plugin.dagparts import audit_param, blocker_param, cluster_dag, notifiers, topic_param
+from coordinator_plugin.dagparts import cluster_dag, name_param, notifiers, topic_param
 from coordinator_plugin.question import ApplyAnswerOperator, QuestionOperator
 
 DOCS = """
@@ -16,7 +16,12 @@ the findings of the ownership audit.
 
 def build(cluster: Cluster) -> DAG:
     """Return the DAG of a cluster."""
-    params = {"topic": topic_param(), "consumer": blocker_param(), "audit": audit_param()}
+    disputed = "Partitions have two owners, or somebody commits what is not theirs."
+    params = {
+        "topic": topic_param(),
+        "consumer": name_param("Consumer", "None = partitions have no owner."),
+        "audit": Param(False, type="boolean", title="Ownership audit", description=disputed),
+    }
     with cluster_dag(cluster, "stuck_topic", DOCS, params, schedule=None, max_active_runs=50) as dag:
         ask = QuestionOperator(task_id="ask", cluster=cluster.name, notifiers=notifiers(cluster))
         ask >> ApplyAnswerOperator(task_id="apply_answer", cluster=cluster.name, question=ask.task_id)

@@ -49,12 +49,7 @@ class PlanApprovalOperator(ClusterOperator, ApprovalOperator):
     operator_extra_links = (ClusterPageLink(),)
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(
-            subject="",
-            defaults=self.REJECT,
-            response_timeout=timedelta(seconds=ASK_AGAIN_S),
-            **kwargs,
-        )
+        super().__init__(subject="", defaults=self.REJECT, response_timeout=timedelta(seconds=ASK_AGAIN_S), **kwargs)
 
     def execute(self, context: Context) -> Any:
         """Ask with the current preview. Skip if the plan no longer waits."""

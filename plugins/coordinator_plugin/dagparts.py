@@ -84,41 +84,15 @@ def cluster_param(cluster: Cluster | None = None) -> Param:
     return Param(names[0], type="string", enum=names, title="Cluster", description="The cluster to act on.")
 
 
-def fleet_param() -> Param:
-    """Return the fleet parameter: a fleet, or all fleets."""
-    description = "Launch for this one alone; empty = start a run for each fleet with missing consumers."
-    return Param(
-        "", type="string", pattern="^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$", title="Fleet", description=description
-    )
-
-
-def topics_param() -> Param:
-    """Return the topics parameter; empty means all."""
-    description = "One per line; none means all that are due."
-    return Param([], type="array", items={"type": "string"}, title="Topics", description=description)
-
-
 def topic_param() -> Param:
     """Return the topic parameter."""
     return Param(**(TOPIC.form or {}))
 
 
-def blocker_param() -> Param:
-    """Return the parameter for the consumer that blocks a topic; empty without a blocker."""
+def name_param(title: str, description: str) -> Param:
+    """Return the parameter for a consumer or a fleet; may be empty."""
     pattern = "^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$"
-    return Param("", type="string", pattern=pattern, title="Consumer", description="None = partitions have no owner.")
-
-
-def audit_param() -> Param:
-    """Return the parameter that makes a question about the ownership audit."""
-    description = "Partitions have two owners, or somebody commits what is not theirs."
-    return Param(False, type="boolean", title="Ownership audit", description=description)
-
-
-def digest_param() -> Param:
-    """Return the parameter for the digest of a plan that waits for approval."""
-    description = "The plan: a digest of its inputs and moves."
-    return Param("", type="string", pattern="^[0-9a-f]{0,64}$", title="Plan", description=description)
+    return Param("", type="string", pattern=pattern, title=title, description=description)
 
 
 def dry_run_param(default: bool = True) -> Param:

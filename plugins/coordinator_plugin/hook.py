@@ -10,7 +10,7 @@ of librdkafka (`security.protocol`, `sasl.mechanism`, `ssl.ca.location`, ...). L
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
@@ -65,11 +65,16 @@ class CoordinatorHook(BaseHook):
     @contextmanager
     def open(self) -> "Iterator[Coordinator]":
         """Yield the coordinator for the duration of a task. Raises `Refused` with the name of a wrong setting."""
-        from coordinator_tasks.settings import settings_of  # noqa: PLC0415 - costs time to import
-        from coordinator_tasks.wiring import open_coordinator  # noqa: PLC0415 - connects, and costs time to import
-
-        with open_coordinator(settings_of(self.plain_settings())) as coordinator:
+        with opened(self.plain_settings()) as coordinator:
             yield coordinator
+
+
+def opened(plain: Mapping[str, Any]) -> "AbstractContextManager[Coordinator]":
+    """Return the context of the coordinator with these settings."""
+    from coordinator_tasks.settings import settings_of  # noqa: PLC0415 - costs time to import
+    from coordinator_tasks.wiring import open_coordinator  # noqa: PLC0415 - connects, and costs time to import
+
+    return open_coordinator(settings_of(plain))
 
 
 def zookeeper_settings(connection: "Connection") -> dict[str, Any]:

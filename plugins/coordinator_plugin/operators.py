@@ -176,12 +176,7 @@ class ConfirmationOperator(ClusterOperator):
     kind: WaitKind
 
     def __init__(
-        self,
-        *,
-        limit_s: float = WAIT_LIMIT_S,
-        look_s: float = LOOK_S,
-        patience_s: float = PATIENCE_S,
-        **kwargs: Any,
+        self, *, limit_s: float = WAIT_LIMIT_S, look_s: float = LOOK_S, patience_s: float = PATIENCE_S, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
         self.limit_s = limit_s

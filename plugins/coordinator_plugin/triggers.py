@@ -19,7 +19,7 @@ from airflow.providers.standard.triggers.hitl import HITLTrigger
 from airflow.triggers.base import BaseTrigger, TaskFailedEvent, TaskSuccessEvent, TriggerEvent
 
 from coordinator_plugin.confirmation import PATIENCE_S, ConfirmationWait, Patience, WaitKind, WaitOutcome
-from coordinator_plugin.hook import CoordinatorHook
+from coordinator_plugin.hook import CoordinatorHook, opened
 from coordinator_plugin.sessions import SHARED, in_thread, session_key
 from coordinator_plugin.steps import registered
 from coordinator_plugin.stuck_topics import still_asked
@@ -61,14 +61,7 @@ class Wake:
 async def borrowed(cluster: str) -> AbstractAsyncContextManager[Coordinator]:
     """Return this process's coordinator of the cluster, with the current connections."""
     plain = await asyncio.to_thread(lambda: CoordinatorHook(cluster).plain_settings())
-    return SHARED.borrow(cluster, session_key(plain), lambda: _open(plain))
-
-
-def _open(plain: dict[str, Any]) -> Any:
-    from coordinator_tasks.settings import settings_of  # noqa: PLC0415 - costs time to import
-    from coordinator_tasks.wiring import open_coordinator  # noqa: PLC0415 - connects, and costs time to import
-
-    return open_coordinator(settings_of(plain))
+    return SHARED.borrow(cluster, session_key(plain), lambda: opened(plain))
 
 
 class ZooKeeperTrigger(BaseTrigger):
