@@ -12,7 +12,6 @@ from typing import Annotated, NewType
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
 from coordinator_plugin.clusters import Cluster, clusters
-from coordinator_plugin.clusters import cluster as find_cluster
 from coordinator_plugin.clusters import dag_id as named_here
 from fastapi import Depends, HTTPException, Request
 
@@ -109,11 +108,6 @@ def of_cluster(named: Named, access: UserAccess) -> ReadableCluster:
 
 
 OfCluster = Annotated[ReadableCluster, Depends(of_cluster)]
-
-
-def rebalance_dag(cluster: ReadableCluster) -> str:
-    """Return the id of the cluster's `rebalance` DAG."""
-    return find_cluster(cluster).dag_id(REBALANCE)
 
 
 def action_of_dag(dag_id: str) -> str | None:

@@ -63,6 +63,6 @@ EXTERNAL_VIEWS: list[dict[str, Any]] = [
     for template, path, route in _VIEWS
 ]
 REACT_APPS: list[dict[str, Any]] = [
-    {"name": "Coordinator", "bundle_url": f"{pages_address()}/tile.js", "destination": "dashboard"},
+    {"name": "Coordinator", "bundle_url": f"{pages_address()}/tile.js", "destination": "dashboard"}
 ]
 """The tile on the dashboard. For a tile, Airflow takes only a React component."""

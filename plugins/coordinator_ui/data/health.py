@@ -1,7 +1,7 @@
 """A cluster's condition in a few lines, for the head of the live page, the tile, and the page of a run. Pure."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,10 +77,7 @@ def _consumers(seen: Now) -> Iterator[Line]:
         yield Line(f"{text}{named}{f'; {runs}' if extra else ''}", bad=bool(missing))
     silent = [one.consumer for one in seen.consumers if one.problem and one.consumer not in missing]
     if silent:
-        yield Line(
-            f"{counted(len(silent), 'consumer')} {agreed(len(silent), 'gives', 'give')} no answer: {_named(silent)}",
-            bad=True,
-        )
+        yield _bad(silent, f"{agreed(len(silent), 'gives', 'give')} no answer")
     failures = overview.failures(seen.consumers)
     yield from (Line(cut(one.told, MOST_TOLD), bad=True) for one in failures[:MOST_NAMED])
     if len(failures) > MOST_NAMED:
@@ -88,24 +85,19 @@ def _consumers(seen: Now) -> Iterator[Line]:
     known = {consumer for failure in failures for consumer in failure.consumers}
     unwell = [one.consumer for one in seen.consumers if one.unwell and one.consumer not in known]
     if unwell:
-        yield Line(
-            f"{counted(len(unwell), 'consumer')} {agreed(len(unwell), 'is', 'are')} not well: {_named(unwell)}",
-            bad=True,
-        )
+        yield _bad(unwell, f"{agreed(len(unwell), 'is', 'are')} not well")
 
 
 def _lag(seen: Now) -> Iterator[Line]:
-    lags = [
-        topic.lag_records
-        for one in seen.consumers
-        if one.health
-        for topic in one.topics
-        if topic.assigned or topic.closing
-    ]
-    known = [lag for lag in lags if lag is not None]
+    topics = (topic for one in seen.consumers if one.health for topic in one.topics if topic.assigned or topic.closing)
+    known = [topic.lag_records for topic in topics if topic.lag_records is not None]
     if known:
         lag = math.fsum(known)
         yield Line(f"{counted(int(lag), 'record')} behind" if lag else "Nothing is behind")
+
+
+def _bad(consumers: Sequence[str], what: str) -> Line:
+    return Line(f"{counted(len(consumers), 'consumer')} {what}: {_named(consumers)}", bad=True)
 
 
 def _named(names: Iterable[str]) -> str:

@@ -78,20 +78,9 @@ def standings(seen: Now) -> list[PartitionNow]:
         for partition in one.partitions:
             who = owners.get(partition, "")
             running = said[who].get(partition) if who else None
-            if running is None:
-                found.append(PartitionNow(one.topic, partition, who))
-                continue
-            lag, rate = running.lag_records, running.rate
-            found.append(
-                PartitionNow(
-                    one.topic,
-                    partition,
-                    who,
-                    float(running.position),
-                    math.nan if lag is None else float(lag),
-                    math.nan if rate is None else rate,
-                )
-            )
+            figures = (running.position, running.lag_records, running.rate) if running is not None else ()
+            known = (math.nan if figure is None else float(figure) for figure in figures)
+            found.append(PartitionNow(one.topic, partition, who, *known))
     return found
 
 
@@ -126,10 +115,7 @@ def data(seen: Now, every: Sequence[PartitionNow], trend: Trend, speeds: Speeds)
         "states": list(STATES),
         "statuses": {status.name: said for status, said in words.LAG_STATUSES.items()},
         "topics": [
-            {
-                **_topic(one, by_topic.get(one.topic, []), speeds, statuses),
-                "trend": trend.totals(one.topic),
-            }
+            {**_topic(one, by_topic.get(one.topic, []), speeds, statuses), "trend": trend.totals(one.topic)}
             for one in seen.topics
         ],
         "owners": names,
@@ -140,12 +126,7 @@ def data(seen: Now, every: Sequence[PartitionNow], trend: Trend, speeds: Speeds)
     }
 
 
-def _topic(
-    one: TopicSummary,
-    standing: Sequence[PartitionNow],
-    speeds: Speeds,
-    statuses: Statuses,
-) -> dict[str, Any]:
+def _topic(one: TopicSummary, standing: Sequence[PartitionNow], speeds: Speeds, statuses: Statuses) -> dict[str, Any]:
     lag, rate, speed = _sums(standing, speeds)
     return {
         "topic": one.topic,
@@ -246,12 +227,7 @@ def _is_kept_up(lag: float, rate: float) -> bool:
 
 
 def advice(
-    one: TopicSummary,
-    standing: Sequence[PartitionNow],
-    lag: float,
-    rate: float,
-    speed: float,
-    statuses: Statuses,
+    one: TopicSummary, standing: Sequence[PartitionNow], lag: float, rate: float, speed: float, statuses: Statuses
 ) -> str:
     """Return a sentence on whether another consumer would help; empty if unknown."""
     if math.isnan(lag) or not one.owners or one.removed or one.unowned:
@@ -310,11 +286,7 @@ def _advice_of_unknown(unknown: int) -> str:
 
 
 def _columns(
-    seen: Now,
-    every: Sequence[PartitionNow],
-    speeds: Speeds,
-    statuses: Statuses,
-    names: Sequence[str],
+    seen: Now, every: Sequence[PartitionNow], speeds: Speeds, statuses: Statuses, names: Sequence[str]
 ) -> dict[str, list[Any]]:
     """Return the partitions in columns, which take a tenth of the size of objects.
 

@@ -9,13 +9,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from coordinator_tasks.core.errors import (
-    UNREADABLE,
-    DiscoveryUnavailable,
-    Malformed,
-    NodeMissing,
-    NotManaged,
-)
+from coordinator_tasks.core.errors import UNREADABLE, DiscoveryUnavailable, Malformed, NodeMissing, NotManaged
 from coordinator_tasks.core.machine.failures import by_cause, cause_key, failures_of
 from coordinator_tasks.core.model import Condition, Record, State, StateSize
 from coordinator_tasks.core.text.partition_text import joined

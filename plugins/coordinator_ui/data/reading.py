@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from coordinator_plugin.hook import CoordinatorHook
@@ -47,14 +47,6 @@ def connect(cluster: str) -> tuple[str, Opener]:
         ask_timeout_s=min(settings.ask_timeout_s, ASK_LIMIT_S),
     )
     return session_key(plain), lambda: open_coordinator(patient)
-
-
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """Why a cluster could not be read, and when to try again (monotonic time)."""
-
-    error: StoreUnavailable
-    until_s: float
 
 
 async def each(names: Collection[str], reads: Iterable[Awaitable[T]]) -> dict[str, T | CoordinatorError]:
@@ -110,7 +102,8 @@ class ClusterReader:
         self._sessions = Sessions(linger_s)
         self._pools: dict[str, ThreadPoolExecutor] = {}
         self._threads = threads
-        self._failures: dict[str, _Failure] = {}
+        self._failures: dict[str, tuple[StoreUnavailable, float]] = {}
+        """Cluster → why the cluster could not be read, and when to try again (monotonic time)."""
 
     async def read(self, cluster: ReadableCluster, read: Callable[[Coordinator], T]) -> T:
         """Return the result of `read`. Raises the errors of `read`, and `StoreUnavailable` after the time limit."""
@@ -147,12 +140,11 @@ class ClusterReader:
             raise
 
     def _raise_failure(self, cluster: str) -> None:
-        failure = self._failures.get(cluster)
-        if failure is not None and time.monotonic() < failure.until_s:
-            raise failure.error
+        if (failure := self._failures.get(cluster)) is not None and time.monotonic() < failure[1]:
+            raise failure[0]
 
     def _remember(self, cluster: str, error: StoreUnavailable) -> None:
-        self._failures[cluster] = _Failure(error, time.monotonic() + REMEMBER_FAILURE_S)
+        self._failures[cluster] = error, time.monotonic() + REMEMBER_FAILURE_S
 
 
 def _forget(late: "asyncio.Future[T]") -> None:

@@ -11,15 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from coordinator_tasks.core.measure.lag import LagStatus, furthest_s
-from coordinator_tasks.core.measure.lag_moments import (
-    EVERY_S,
-    FRESH_S,
-    KEPT,
-    NOBODY,
-    LagMoment,
-    seconds,
-    statuses,
-)
+from coordinator_tasks.core.measure.lag_moments import EVERY_S, FRESH_S, KEPT, NOBODY, LagMoment, seconds, statuses
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.watch import lag_moments
 

@@ -21,10 +21,7 @@ Number = Annotated[int, Path(ge=0, le=MOST_NUMBER)]
 @router.get("/dead-letters")
 @router.get("/clusters/{cluster}/dead-letters")
 async def letters(
-    request: Request,
-    cluster: OfCluster,
-    readable: Readable,
-    topic: Annotated[str, Query(max_length=MOST_NAME)] = "",
+    request: Request, cluster: OfCluster, readable: Readable, topic: Annotated[str, Query(max_length=MOST_NAME)] = ""
 ) -> HTMLResponse:
     """Show the dead letters of a cluster: number and last error for each topic, and the last failed records."""
     reader: LetterReader = request.app.state.letters

@@ -23,12 +23,7 @@ def wanted_of(
 ) -> RebalanceFilter:
     """Return the filter of a request. Raises `Refused` for an invalid time."""
     return RebalanceFilter(
-        topic.strip(),
-        consumer.strip(),
-        cause.strip(),
-        actor.strip(),
-        after_at=moment(after),
-        before_at=moment(before),
+        topic.strip(), consumer.strip(), cause.strip(), actor.strip(), after_at=moment(after), before_at=moment(before)
     )
 
 

@@ -14,6 +14,7 @@ from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import get_user
 from airflow.models.dagrun import DagRun
 from airflow.models.xcom import XComModel
+from coordinator_plugin.clusters import cluster as find_cluster
 from coordinator_plugin.clusters import dag_id as named_here
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
 from fastapi.concurrency import run_in_threadpool
@@ -38,7 +39,6 @@ from coordinator_ui.access import (
     action_of_dag,
     cluster_of_dag,
     named_cluster,
-    rebalance_dag,
 )
 from coordinator_ui.data import live, page_data, rebalance_search, timeline
 from coordinator_ui.data.api_json import rebalance_row, rebalance_whole
@@ -139,7 +139,7 @@ async def _whole(
         return found, rebalance_search.sides(c, found), page_data.consumer_pages(c, found)
 
     found, sides, links = await _read(request, cluster, read)
-    tasks = await run_in_threadpool(request.app.state.task_spans, rebalance_dag(cluster), found.runs)
+    tasks = await run_in_threadpool(request.app.state.task_spans, find_cluster(cluster).dag_id(REBALANCE), found.runs)
     return tell(found, now), sides, tasks, links
 
 
