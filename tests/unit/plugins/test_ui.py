@@ -25,7 +25,7 @@ from coordinator_ui.texts.rebalance_text import tell
 from coordinator_tasks.adapters.discovery import ZooKeeperRegistry
 from coordinator_tasks.core.codecs.former import former_causes
 from coordinator_tasks.core.codecs.history_codec import with_pauses
-from coordinator_tasks.core.errors import LookAgain, NotManaged, Refused, StoreUnavailable
+from coordinator_tasks.core.errors import LookAgain, NotManaged, StoreUnavailable
 from coordinator_tasks.core.measure.budget import Budget
 from coordinator_tasks.core.model import (
     Actor,
@@ -202,15 +202,6 @@ def test_an_owner_that_is_not_well_and_why_a_last_life_ended_are_shown(shop: Clu
         )
     )
     assert well.unwell(("a", "b"), "orders") == [f"b: {stuck}"]
-
-
-def test_what_an_owner_says_of_a_topic_stands_on_the_topics_page(shop: Cluster) -> None:
-    stable(shop, dict.fromkeys(range(4), "a"))
-    report = "partition 1: no broker says where its log begins and ends"
-    said = TopicStatus("g", 3, reports=(report,))
-    shop.statuses.answers["a"] = ConsumerStatus("a", "shop", 1, "boot", "ok", {"orders": said})
-    page = text_of(pages_of(shop).get("/clusters/shop/topics/orders").text)
-    assert f"Owners that are not well: a: {report} " in page
 
 
 def test_the_state_that_owners_keep_stands_on_the_topics_page_the_largest_first(shop: Cluster) -> None:
@@ -657,15 +648,6 @@ def test_a_store_that_is_down_is_a_page_that_says_so_and_is_not_asked_again_at_o
         assert "coordinator doctor examines all that the coordinator needs" in text_of(answer.text)
         assert "docs/errors.md explains KPC-041" in text_of(answer.text)
     assert opened == ["shop"]
-
-
-def test_a_connection_that_is_missing_is_named(shop: Cluster) -> None:
-    def connect(name: str) -> tuple[str, Callable[[], AbstractContextManager[Coordinator]]]:
-        raise Refused("the connection 'zookeeper_default' is not there: add it under Admin, Connections")
-
-    answer = pages_of(connect).get("/")
-    assert answer.status_code == 400
-    assert "The connection &#39;zookeeper_default&#39; is not there" in answer.text
 
 
 def test_a_store_that_hangs_holds_neither_the_page_nor_the_next_one(shop: Cluster) -> None:

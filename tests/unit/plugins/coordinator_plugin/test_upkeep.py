@@ -77,11 +77,6 @@ def test_after_its_time_it_says_who_continues_and_how_to_follow_again(site: Upgr
         WatchSensor(task_id="follow", action="upgrade").execute(context)
 
 
-def test_it_gives_its_worker_back_between_two_looks() -> None:
-    sensor = WatchSensor(task_id="follow", action="upgrade")
-    assert (sensor.mode, sensor.poke_interval, list(sensor.template_fields)) == ("reschedule", 10.0, [])
-
-
 @pytest.mark.parametrize(
     ("running", "queued", "now", "paused", "counted"),
     [

