@@ -34,7 +34,9 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import fleet
 
 LIMIT_S = 180.0
+"""Seconds to wait for the registration."""
 STOP_LIMIT_S = 60.0
+"""Seconds for a leave in client mode. After this time the launcher kills the consumer."""
 LAUNCHER_LIMIT_S = 30.0
 SUBMIT_LIMIT_S = 300.0
 _KEPT = frozenset({"COORDINATOR_EMBEDDED_MARK"})
@@ -59,26 +61,15 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
 
     - `consumer`: the id. If it is registered already, the task ends at once.
     - `application`, `application_args`, `conf`: taken from the fleet if no application is given.
-    - `limit_s`: how long to wait for the registration. `base`: the folder of all run folders on the worker's host.
-    - `stop_limit_s`: in client mode, limit for a leave. After this time the launcher kills the consumer.
+    - `base`: the folder of all run folders on the worker's host.
     - The other arguments are those of `SparkSubmitOperator`. `env_vars` is not for secrets.
     """
 
     operator_extra_links = (SparkApplicationLink(),)
 
-    def __init__(
-        self,
-        *,
-        consumer: str,
-        limit_s: float = LIMIT_S,
-        stop_limit_s: float = STOP_LIMIT_S,
-        base: str = "",
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *, consumer: str, base: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.stop_limit_s = stop_limit_s
         self.consumer = consumer
-        self.limit_s = limit_s
         self.base = base
         self.tracking_url = ""
 
@@ -94,11 +85,9 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
             if member is None:
                 began_at = time.time()
                 folder = "" if launched_elsewhere() else self._launch(hook)
-                deadline_at = time.time() + self.limit_s
-                trigger = RegistrationTrigger(
-                    hook.cluster.name, self.consumer, folder, self.limit_s, deadline_at, began_at
-                )
-                self.end_in_triggerer(trigger, self.limit_s)
+                deadline_at = time.time() + LIMIT_S
+                trigger = RegistrationTrigger(hook.cluster.name, self.consumer, folder, LIMIT_S, deadline_at, began_at)
+                self.end_in_triggerer(trigger, LIMIT_S)
         self.log.info("%s is already there, as incarnation %s", self.consumer, member.incarnation)
         return {"consumer": self.consumer, "incarnation": member.incarnation, "launched": False}
 
@@ -144,7 +133,7 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         command = [
             *(sys.executable, "-m", "spark_apps.launch.launcher"),
             *("--cluster", hook.cluster.name, "--consumer", self.consumer, "--base", str(folder.path.parent.parent)),
-            *("--stop-limit", f"{self.stop_limit_s:g}", "--"),
+            *("--stop-limit", f"{STOP_LIMIT_S:g}", "--"),
             *self._get_hook()._build_spark_submit_command(self.application),  # noqa: SLF001 - the base class's own command
         ]
         done = _run(command, {**_inherited(), **self.env_vars}, LAUNCHER_LIMIT_S)

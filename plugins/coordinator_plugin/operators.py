@@ -15,7 +15,7 @@ from airflow.sdk import Asset, AssetAlias, Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from coordinator_plugin.base_operators import ClusterOperator, TriggerRunOperator, actor_of
-from coordinator_plugin.confirmation import PATIENCE_S, ConfirmationWait, Patience, WaitKind
+from coordinator_plugin.confirmation import ConfirmationWait, Patience, WaitKind
 from coordinator_plugin.links import ClusterPageLink
 from coordinator_plugin.report import lines, plain
 from coordinator_plugin.stats import pauses_told, tell_reports
@@ -169,33 +169,24 @@ class ConfirmationOperator(ClusterOperator):
     """Waits for confirmations. The result is `written`, `unchanged`, `overtaken` or `stuck`, and none is a failure.
 
     A wait in the triggerer takes 2.0 to 2.7 s even with nothing to wait for, because two of Airflow's loops run once a
-    second; a hand-off takes tenths of a second. So the task waits on a worker for up to `look_s`. A longer wait
+    second; a hand-off takes tenths of a second. So the task waits on a worker for up to `LOOK_S`. A longer wait
     continues in the triggerer, without a worker.
     """
 
     kind: WaitKind
-
-    def __init__(
-        self, *, limit_s: float = WAIT_LIMIT_S, look_s: float = LOOK_S, patience_s: float = PATIENCE_S, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.limit_s = limit_s
-        self.look_s = look_s
-        self.patience_s = patience_s
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Wait for a short time, then defer to the triggerer."""
         topics = topics_of(context)
         with self.coordinator() as coordinator:
             began_s = time.monotonic()
-            wait = ConfirmationWait(self.kind, topics, Patience(began_s, self.limit_s, self.patience_s), self.log.info)
-            while (outcome := wait.poll(coordinator)) is None and time.monotonic() - began_s < self.look_s:
+            wait = ConfirmationWait(self.kind, topics, Patience(began_s, WAIT_LIMIT_S), self.log.info)
+            while (outcome := wait.poll(coordinator)) is None and time.monotonic() - began_s < LOOK_S:
                 time.sleep(POLL_S / 3)
         if outcome is None:
-            self.log.info("the wait continues in the triggerer, for at most %g s", self.limit_s)
-            kind, named = str(self.kind), json.dumps(topics)
-            trigger = ConfirmationTrigger(self.cluster, kind, named, self.limit_s, self.patience_s)
-            self.end_in_triggerer(trigger, self.limit_s)
+            self.log.info("the wait continues in the triggerer, for at most %g s", WAIT_LIMIT_S)
+            trigger = ConfirmationTrigger(self.cluster, str(self.kind), json.dumps(topics), WAIT_LIMIT_S)
+            self.end_in_triggerer(trigger, WAIT_LIMIT_S)
         self.log.info("%s after %.1f s", outcome.outcome, outcome.waited_s)
         return outcome.plain()
 
