@@ -161,7 +161,10 @@ class ApplyAnswerOperator(ClusterOperator):
             raise AirflowSkipException(f"{who}: wait on")
         actor, blocker = replace(actor_of(context), who=who), context["params"]["consumer"]
         with self.coordinator() as coordinator:
-            if done_by(coordinator, "isolate", blocker, actor, since=_answered_at(answer) - CLOCKS_S):
+            # An earlier isolation belongs to an earlier answer of the run.
+            answered = answer.get("responded_at")
+            since = (answered.timestamp() if isinstance(answered, datetime) else 0.0) - CLOCKS_S
+            if done_by(coordinator, "isolate", blocker, actor, since=since):
                 self.log.info("%s is isolated by %s: an earlier try of this task has done it", blocker, who)
                 return who
             topic, consumer, _ = _held_up_now(coordinator, context)
@@ -193,12 +196,6 @@ def _is_answer(found: object) -> bool:
         return False
     person = found.get("responded_by_user") or {}
     return isinstance(person, Mapping) and all(isinstance(person.get(one) or "", str) for one in ("id", "name"))
-
-
-def _answered_at(answer: Mapping[str, Any]) -> float:
-    """Return the time of the answer; 0 if unknown. An earlier isolation belongs to an earlier answer of the run."""
-    found = answer.get("responded_at")
-    return found.timestamp() if isinstance(found, datetime) else 0.0
 
 
 def _held_up_now(c: Coordinator, context: Context) -> tuple[str, str, str]:

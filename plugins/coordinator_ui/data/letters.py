@@ -54,19 +54,14 @@ class DatabaseLetters:
     problem: str = ""
 
 
-def databases_of_host() -> Mapping[str, str]:
-    """Return name → address of the databases in this host's settings."""
-    found: Mapping[str, str] = of_the_host().get("databases", {})
-    return found
-
-
 class LetterReader:
-    """Reads dead letters in separate threads, so that a hanging database delays no other page."""
+    """Reads dead letters in separate threads, so that a hanging database delays no other page.
 
-    def __init__(
-        self, databases: Callable[[], Mapping[str, str]] = databases_of_host, limit_s: float = LIMIT_S
-    ) -> None:
-        self._databases = databases
+    `databases`: returns name → address; the databases in this host's settings if not given.
+    """
+
+    def __init__(self, databases: Callable[[], Mapping[str, str]] | None = None, limit_s: float = LIMIT_S) -> None:
+        self._databases = databases or (lambda: of_the_host().get("databases", {}))
         self._limit_s = limit_s
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="coordinator-letters")
 

@@ -133,14 +133,10 @@ class RunPage:
 def cluster_page(c: Coordinator) -> ClusterPage:
     """Return the overview of a cluster."""
     found = summaries(c, transitions.topics(c))
-    recent = rebalance_search.rebalances(c, rebalance_search.RebalanceFilter(), RECENT, of=_moved_last(found))
+    began = [(one.last.at - one.last.rebalance_s, one.topic) for one in found if one.last is not None]
+    moved_last = [topic for _, topic in heapq.nlargest(RECENT, began)]  # they have the newest rebalances
+    recent = rebalance_search.rebalances(c, rebalance_search.RebalanceFilter(), RECENT, of=moved_last)
     return ClusterPage(c.clock.now(), found, _consumers(c), recent.found, joined(recent.problems))
-
-
-def _moved_last(listed: Iterable[TopicSummary]) -> list[str]:
-    """Return the topics with the latest rebalances, among which are the newest `RECENT` rebalances."""
-    began = [(one.last.at - one.last.rebalance_s, one.topic) for one in listed if one.last is not None]
-    return [topic for _, topic in heapq.nlargest(RECENT, began)]
 
 
 def topic_page(c: Coordinator, topic: str, limit: int) -> TopicPage:

@@ -122,7 +122,8 @@ class ClusterReader:
             raise late from None
         finally:  # even if no request waits any more
             work.cancel()
-            work.add_done_callback(_forget)
+            # asyncio would log an exception that is never retrieved
+            work.add_done_callback(lambda late: late.cancelled() or late.exception())
         self._failures.pop(cluster, None)
         return found
 
@@ -145,9 +146,3 @@ class ClusterReader:
 
     def _remember(self, cluster: str, error: StoreUnavailable) -> None:
         self._failures[cluster] = error, time.monotonic() + REMEMBER_FAILURE_S
-
-
-def _forget(late: "asyncio.Future[T]") -> None:
-    """Retrieve the exception of a late call. Otherwise asyncio would log it."""
-    if not late.cancelled():
-        late.exception()

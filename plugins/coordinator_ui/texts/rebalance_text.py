@@ -102,7 +102,8 @@ class Story:
     @property
     def longest(self) -> tuple[Pause, ...]:
         found = self.pauses.measured if self.pauses is not None else ()
-        return tuple(sorted(found, key=lambda one: (-_most_s(one), one.partition))[:MOST_PAUSES])
+        by_length = sorted(found, key=lambda one: (-(one.most_s or one.wait_s or 0.0), one.partition))
+        return tuple(by_length[:MOST_PAUSES])
 
     @property
     def waits(self) -> tuple[Wait, ...]:
@@ -185,11 +186,6 @@ def _headline(one: Rebalance, rows: Iterable[MoveRow], lasted_s: float) -> str:
         stood_still = f", {_longest_pause(one.pauses)}" if by_deed.keys() & _STAND_STILL else ""
         return f"{' and '.join(parts)}{stood_still}" if parts else nothing
     return f"{counted(on_their_way, 'partition')} on the way, for {words.duration(lasted_s)} so far"
-
-
-def _most_s(one: Pause) -> float:
-    """Return the longest possible pause, as far as known."""
-    return one.most_s or one.wait_s or 0.0
 
 
 def _longest_pause(found: Pauses | None) -> str:

@@ -97,11 +97,8 @@ def partitions(numbers: Iterable[int]) -> str:
 
 def why(causes: Sequence[Cause]) -> str:
     """Return recorded causes as a sentence without its full stop."""
-    return cause_text.said(causes, _phrase) or "no cause was recorded"
-
-
-def _phrase(cause: Cause) -> str:
-    return _PHRASES.get(cause.kind, cause_text.of_one)(cause)
+    said = cause_text.said(causes, lambda one: _PHRASES.get(one.kind, cause_text.of_one)(one))
+    return said or "no cause was recorded"
 
 
 def presence(one: ConsumerOverview) -> str:
