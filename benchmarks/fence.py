@@ -1,6 +1,6 @@
 """Cost of `fence=transactional` beside the default: commits, take-over, and a consumer's throughput, in one run.
 
-    python -m benchmarks.fence [--commits 100] [--records 400000] [--json FILE]
+    python -m benchmarks.fence [--json FILE]
 
 Commits: all partitions of a consumer at once, as its agent does. Throughput: a plain consumer reads a backlog; its
 agent commits at most twenty times a second. Alternating, so that a busy machine is busy for both.
@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 
 from benchmarks.circumstances import noted, told
 from benchmarks.plain_loop import looping
-from benchmarks.result import grid, options, report, whole
+from benchmarks.result import grid, options, report
 from benchmarks.servers import served
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.adapters.kafka_transactions import TransactionalGroupOffsets
@@ -35,6 +35,7 @@ from spark_apps.plain import PlainConsumer, Record
 FENCES = (TOKEN_FENCE, TRANSACTIONAL_FENCE)
 PARTITIONS = (1, 10, 50)
 ROUNDS = 2
+COMMITS, RECORDS = 100, 400_000
 BACKLOG = 10
 """Partitions of a consumer for the throughput."""
 LIMIT_S = 240.0
@@ -48,7 +49,7 @@ def offsets_of(fence: str, kafka: str, group: str) -> GroupOffsets:
     return ConfluentGroupOffsets(settings, group, 30.0)
 
 
-def commits(kafka: str, fence: str, partitions: int, count: int) -> dict[str, Any]:
+def commits(kafka: str, fence: str, partitions: int) -> dict[str, Any]:
     """Return the milliseconds of a commit of `partitions`; `hold_ms`: until commits were possible."""
     topic = f"commits-{fence}-{partitions}"
     ConfluentKafkaAdmin({"bootstrap.servers": kafka}).create_topic(topic, partitions)
@@ -61,7 +62,7 @@ def commits(kafka: str, fence: str, partitions: int, count: int) -> dict[str, An
         pass
     hold_ms = 1000 * (time.perf_counter() - began)
     times = []
-    for number in range(count + 5):
+    for number in range(COMMITS + 5):
         began = time.perf_counter()
         offsets.commit(topic, {p: Committed(number, TOKEN, "bench", "bench", "id") for p in range(partitions)})
         times.append(1000 * (time.perf_counter() - began))
@@ -97,17 +98,17 @@ def managing(settings: Settings, topic: str) -> Iterator[None]:
             yield
 
 
-def backlog(kafka: str, topic: str, partitions: int, records: int) -> None:
-    ConfluentKafkaAdmin({"bootstrap.servers": kafka}).create_topic(topic, partitions)
+def backlog(kafka: str, topic: str) -> None:
+    ConfluentKafkaAdmin({"bootstrap.servers": kafka}).create_topic(topic, BACKLOG)
     producer = Producer({"bootstrap.servers": kafka, "linger.ms": 50, "queue.buffering.max.messages": 2_000_000})
-    for number in range(records):
-        producer.produce(topic, b"x" * 100, partition=number % partitions)
+    for number in range(RECORDS):
+        producer.produce(topic, b"x" * 100, partition=number % BACKLOG)
         if number % 10_000 == 0:
             producer.poll(0)
     producer.flush()
 
 
-def throughput(zookeeper: str, kafka: str, fence: str, topic: str, records: int) -> dict[str, Any]:
+def throughput(zookeeper: str, kafka: str, fence: str, topic: str) -> dict[str, Any]:
     """Return the records per second of a plain consumer from its first record to its last."""
     client = {"bootstrap.servers": kafka, "log_level": "1"}
     cluster = f"{topic}-{fence}".lower()
@@ -118,13 +119,13 @@ def throughput(zookeeper: str, kafka: str, fence: str, topic: str, records: int)
     with managing(settings, topic):
         thread.start()
         deadline = time.monotonic() + LIMIT_S
-        while sink.records < records and time.monotonic() < deadline:
+        while sink.records < RECORDS and time.monotonic() < deadline:
             time.sleep(0.01)
         took_s = time.perf_counter() - sink.first_at
         consumer.leave(5.0)
         thread.join(30)
-    if sink.records < records:
-        said = f"{sink.records:,} of {records:,} records of {topic} were read within {LIMIT_S:g} s with {fence}"
+    if sink.records < RECORDS:
+        said = f"{sink.records:,} of {RECORDS:,} records of {topic} were read within {LIMIT_S:g} s with {fence}"
         sys.exit(f"{said}; the machine may be too busy to measure on")
     return {"fence": fence, "records": sink.records, "records_per_s": round(sink.records / took_s)}
 
@@ -157,19 +158,17 @@ def markdown(result: Mapping[str, Any]) -> str:
 
 def main() -> None:
     parser = options(__doc__)
-    parser.add_argument("--commits", type=whole, default=100)
-    parser.add_argument("--records", type=whole, default=400_000)
     given = parser.parse_args()
-    asked = noted(rounds=ROUNDS, records=given.records, commits=[], throughput=[])
+    asked = noted(rounds=ROUNDS, records=RECORDS, commits=[], throughput=[])
     with asked as result, served("fence") as (_, zookeeper, kafka):
         for partitions in PARTITIONS:
             for fence in FENCES:
-                result["commits"].append(commits(kafka, fence, partitions, given.commits))
+                result["commits"].append(commits(kafka, fence, partitions))
         for number in range(ROUNDS):
             for fence in FENCES:
                 topic = f"backlog-{number}-{fence}"
-                backlog(kafka, topic, BACKLOG, given.records)
-                result["throughput"].append(throughput(zookeeper, kafka, fence, topic, given.records))
+                backlog(kafka, topic)
+                result["throughput"].append(throughput(zookeeper, kafka, fence, topic))
     report(result, markdown, given.json)
 
 

@@ -1,12 +1,11 @@
 """Share of moved partitions' real pauses inside a preview's interval: plain consumers that join and leave under load.
 
-    python -m benchmarks.pause_predictions [--moves 200] [--partitions 12] [--per-second 50] [--json FILE]
+    python -m benchmarks.pause_predictions [--moves 200] [--json FILE]
 
 Before each join and each leave, the preview predicts the moves and their pauses, from the moves before. Afterwards the
 history has the measured pause. Both run against real servers of this script.
 """
 
-import argparse
 import os
 import sys
 import threading
@@ -36,7 +35,7 @@ from coordinator_tasks.wiring import Settings, open_coordinator
 from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.plain import PlainConsumer, Record
 
-TOPIC = "predicted"
+TOPIC, PARTITIONS, PER_SECOND = "predicted", 12, 50.0
 LIMIT_S = 120.0
 MEASURE_S = 10.0
 HELD = 0.8
@@ -89,14 +88,14 @@ def _ignore(_topic: str, _records: Sequence[Record]) -> None:
 
 
 @contextmanager
-def traffic(kafka: str, partitions: int, per_second: float) -> Iterator[None]:
+def traffic(kafka: str) -> Iterator[None]:
     """Records into every partition, so many a second each."""
     stop = threading.Event()
 
     def send() -> None:
         producer = Producer({"bootstrap.servers": kafka, "linger.ms": 2, "log_level": "1"})
-        while not stop.wait(1 / per_second):
-            for partition in range(partitions):
+        while not stop.wait(1 / PER_SECOND):
+            for partition in range(PARTITIONS):
                 producer.produce(TOPIC, b"x" * 100, partition=partition)
             producer.poll(0)
         producer.flush(10)
@@ -136,11 +135,11 @@ def tried(c: Coordinator, change: SiteChange, act: Callable[[], object], sharing
     ]
 
 
-def run(zookeeper: str, kafka: str, given: argparse.Namespace) -> tuple[list[Moved], list[str]]:
+def run(zookeeper: str, kafka: str, wanted: int) -> tuple[list[Moved], list[str]]:
     """Join and leave until enough moves were predicted and measured, or one fails; also return the failures."""
     client = {"bootstrap.servers": kafka, "log_level": "1"}
     settings = Settings("predictions", zookeeper, client, policy=Policy(settle_s=0.2))
-    ConfluentKafkaAdmin(client).create_topic(TOPIC, given.partitions)
+    ConfluentKafkaAdmin(client).create_topic(TOPIC, PARTITIONS)
     moves: list[Moved] = []
     failures: list[str] = []
     with kept(failures), ExitStack() as stack:
@@ -149,16 +148,16 @@ def run(zookeeper: str, kafka: str, given: argparse.Namespace) -> tuple[list[Mov
         stack.enter_context(looping(stack.enter_context(open_coordinator(settings))))
         staying = [Consumer(settings, name) for name in ("a", "b")]
         until(lambda: owners(c) == 2, "two consumers share the topic")
-        stack.enter_context(traffic(kafka, given.partitions, given.per_second))
+        stack.enter_context(traffic(kafka))
         for number in count():
-            if sum(one.judged for one in moves) >= given.moves:
+            if sum(one.judged for one in moves) >= wanted:
                 break
             # An id that returns repeatedly gets no partitions for a while.
             guests: list[Consumer] = []
             name = f"guest-{number}"
             moves += tried(c, SiteChange(join=1), lambda of=guests, name=name: of.append(Consumer(settings, name)), 3)
             moves += tried(c, SiteChange(leave=(name,)), guests[0].leave, 2)
-            print(f"{sum(one.judged for one in moves)} of {given.moves} moves", file=sys.stderr)
+            print(f"{sum(one.judged for one in moves)} of {wanted} moves", file=sys.stderr)
         for consumer in staying:
             consumer.leave()
     return moves, failures
@@ -216,12 +215,10 @@ def main() -> None:
     """Measure, and show the result."""
     parser = options(__doc__)
     parser.add_argument("--moves", type=whole, default=200)
-    parser.add_argument("--partitions", type=whole, default=12)
-    parser.add_argument("--per-second", type=float, default=50.0)
     given = parser.parse_args()
     with served("predictions") as (_, zookeeper, kafka):
-        moves, failures = run(zookeeper, kafka, given)
-    asked = {"partitions": given.partitions, "per_second": given.per_second}
+        moves, failures = run(zookeeper, kafka, given.moves)
+    asked = {"partitions": PARTITIONS, "per_second": PER_SECOND}
     summary = summed_up(moves) if any(one.judged for one in moves) else {}
     result = {"circumstances": circumstances(), "asked": asked, "failed": failures, "summary": summary}
     report(result, markdown, given.json)

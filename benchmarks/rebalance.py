@@ -1,6 +1,6 @@
 """How long from a membership change to the plan in ZooKeeper and to Stable: under Airflow, and with the plain loop.
 
-    python -m benchmarks.rebalance [--rounds 10] [--settle 1] [--only loop|airflow] [--json FILE]
+    python -m benchmarks.rebalance [--rounds 10] [--json FILE]
 
 Two light consumers without Spark stay; in each round a third joins and leaves. Times are from ZooKeeper: the making of
 the registration, the leaver's own draining mark, and the history records. Everything is on this machine.
@@ -32,6 +32,7 @@ from coordinator_tasks.wiring import Settings, open_coordinator
 TOPIC, PARTITIONS = "orders", 12
 STAYING = ("stays-1", "stays-2")
 PAUSE_S = 2.0
+SETTLE_S = 1.0
 BEYOND_SETTLE_S = {"to_plan_s": ("plan", 2.0), "to_stable_s": ("Stable", 6.0)}
 """Targets for the medians under Airflow."""
 
@@ -39,9 +40,9 @@ BEYOND_SETTLE_S = {"to_plan_s": ("plan", 2.0), "to_stable_s": ("Stable", 6.0)}
 class Site:
     """A cluster on running servers, with light consumers in separate processes."""
 
-    def __init__(self, name: str, zookeeper: str, kafka: str, folder: Path, settle_s: float) -> None:
+    def __init__(self, name: str, zookeeper: str, kafka: str, folder: Path) -> None:
         client = {"bootstrap.servers": kafka, "log_level": "0"}
-        self.settings = Settings(name, zookeeper, client, policy=Policy(settle_s=settle_s), answer_timeout_s=30.0)
+        self.settings = Settings(name, zookeeper, client, policy=Policy(settle_s=SETTLE_S), answer_timeout_s=30.0)
         self.folder = folder
         self.topic = f"{TOPIC}-{name}"
         ConfluentKafkaAdmin(client).create_topic(self.topic, PARTITIONS)
@@ -135,22 +136,20 @@ def summary(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def under_airflow(site: Site) -> EmbeddedAirflow:
     """The transitions run as Airflow's tasks."""
     settings = site.settings
-    kafka, own = settings.kafka["bootstrap.servers"], {"policy": {"settle_s": settings.policy.settle_s}}
+    kafka, own = settings.kafka["bootstrap.servers"], {"policy": {"settle_s": SETTLE_S}}
     return airflow_for(site.folder, [settings.cluster], settings.zookeeper, kafka, own)
 
 
-def measure(only: str, rounds: int, settle_s: float) -> dict[str, Any]:
+def measure(rounds: int) -> dict[str, Any]:
     result: dict[str, Any] = {}
     with served("benchmark") as (folder, zookeeper, kafka):
-        if only in ("", "loop"):
-            site = Site("loop", zookeeper, kafka, folder / "loop", settle_s)
-            with open_coordinator(site.settings) as c, open_coordinator(site.settings) as own, looping(own):
-                result["loop"] = summary(Rounds(site, c).run(rounds))
-        if only in ("", "airflow"):
-            site = Site("airflow", zookeeper, kafka, folder / "airflow", settle_s)
-            site.folder.mkdir()
-            with open_coordinator(site.settings) as c, under_airflow(site):
-                result["airflow"] = summary(Rounds(site, c).run(rounds))
+        site = Site("loop", zookeeper, kafka, folder / "loop")
+        with open_coordinator(site.settings) as c, open_coordinator(site.settings) as own, looping(own):
+            result["loop"] = summary(Rounds(site, c).run(rounds))
+        site = Site("airflow", zookeeper, kafka, folder / "airflow")
+        site.folder.mkdir()
+        with open_coordinator(site.settings) as c, under_airflow(site):
+            result["airflow"] = summary(Rounds(site, c).run(rounds))
     return result
 
 
@@ -173,11 +172,9 @@ def markdown(result: Mapping[str, Any]) -> str:
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--rounds", type=whole, default=10)
-    parser.add_argument("--settle", type=float, default=1.0)
-    parser.add_argument("--only", choices=("", "loop", "airflow"), default="")
     given = parser.parse_args()
-    with noted(settle_s=given.settle, rounds=given.rounds) as result:
-        result.update(measure(given.only, given.rounds, given.settle))
+    with noted(settle_s=SETTLE_S, rounds=given.rounds) as result:
+        result.update(measure(given.rounds))
     report(result, markdown, given.json)
 
 

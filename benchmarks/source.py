@@ -246,13 +246,13 @@ def all_cells(given: argparse.Namespace) -> list[dict[str, Any]]:
     if set(SPARKS) & set(given.sides):
         ensure_jars(CONNECTOR)
     with (
-        tempfile.TemporaryDirectory(prefix="benchmark-", dir=given.folder) as folder,
+        tempfile.TemporaryDirectory(prefix="benchmark-") as folder,
         EmbeddedKafka(Path(folder)) as kafka,
     ):
-        for size in given.sizes:
+        for size in SIZES:
             records, topic = given.records * min(SIZES) // size // BATCHES * BATCHES, f"records-{size}"
             fill(kafka.bootstrap_servers, topic, random_values(size), records)
-            for stage in given.stages:
+            for stage in STAGES:
                 found: dict[str, list[dict[str, float]]] = {}
                 for number in range(given.rounds):
                     order = given.sides if number % 2 == 0 else given.sides[::-1]
@@ -322,10 +322,7 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--records", type=whole, default=6_000_000, help="of 150 bytes; of larger ones as many bytes")
     parser.add_argument("--rounds", type=whole, default=3)
-    parser.add_argument("--sizes", type=whole, nargs="+", default=list(SIZES))
-    parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
-    parser.add_argument("--folder", type=Path, help="where the broker keeps the records (a temporary folder)")
     parser.add_argument("--worker", nargs=5, metavar=("SIDE", "STAGE", "SERVERS", "TOPIC", "RECORDS"))
     given = parser.parse_args()
     if given.worker:

@@ -1,6 +1,6 @@
 """How long `weighted` takes for 100,000 partitions on 1,000 consumers, and how far from the lower bound its answer is.
 
-    .venv/bin/python benchmarks/weighted.py [--partitions 100000] [--consumers 1000] [--json FILE]
+    .venv/bin/python -m benchmarks.weighted [--json FILE]
 
 Thread CPU time of `assign`, the building of the answer included; the median of nine runs after one that is not counted, and
 the fastest. Weights are log-normal (the heaviest weighs some hundred times the lightest), tolerance 1 %, no hysteresis.
@@ -10,22 +10,19 @@ The lower bound of the fullest consumer is the mean, or the heaviest partition i
 import gc
 import random
 import statistics
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from benchmarks.circumstances import noted, told
-from benchmarks.result import grid, options, report, verdict, whole
+from benchmarks.result import grid, options, report, verdict
 from coordinator_tasks.core.assignors import Problem
 from coordinator_tasks.core.assignors.weighted.strategy import Weighted
 from coordinator_tasks.core.model import Member
 
 RUNS = 9
+PARTITIONS, CONSUMERS = 100_000, 1_000
 TARGET_MS = 50.0
 TARGET_BOUND = 1.01
 SHARP = {"tolerance": "0.01", "hysteresis": "0", "min.gain": "0", "floor": "0.9"}
@@ -108,11 +105,9 @@ def markdown(result: Mapping[str, Any]) -> str:
 
 def main() -> None:
     parser = options(__doc__)
-    parser.add_argument("--partitions", type=whole, default=100_000)
-    parser.add_argument("--consumers", type=whole, default=1_000)
     given = parser.parse_args()
-    with noted(partitions=given.partitions, consumers=given.consumers) as result:
-        result["cases"] = list(measure(given.partitions, given.consumers))
+    with noted(partitions=PARTITIONS, consumers=CONSUMERS) as result:
+        result["cases"] = list(measure(PARTITIONS, CONSUMERS))
     report(result, markdown, given.json)
 
 

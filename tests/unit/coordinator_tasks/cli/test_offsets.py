@@ -14,7 +14,6 @@ from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service.nodes import history
 from coordinator_tasks.service.nodes.topics import add_topic
 from coordinator_tasks.service.offsets import positions
-from coordinator_tasks.service.plan import transitions
 from tests.fakes.cluster import PERSON
 from tests.world.shop import Shop
 from tests.world.site import stable_site
@@ -134,17 +133,6 @@ def test_a_reset_is_shown_first_and_done_with_execute(run: Run, shop: Shop) -> N
     assert {p: one.offset for p, one in shop.node.seeks.items()} == {0: 10, 1: 10}
 
 
-def test_what_is_exported_is_imported(run: Run, shop: Shop, tmp_path: Path) -> None:
-    file = tmp_path / "offsets.csv"
-    file.write_text(run("offsets", "reset", "--topic", "orders:0,1", "--to-current", "--export")[1])
-    shop.commit(0, 20)
-    code, out, _ = run("offsets", "reset", "--from-file", str(file), "--json")
-    (found,) = json.loads(out)
-    assert (code, found["topic"], [one["target"] for one in found["shifts"]]) == (0, "orders", [80, 90])
-    assert run("offsets", "reset", "--from-file", str(file), "--execute")[0] == 0
-    assert {p: one.offset for p, one in shop.node.seeks.items()} == {0: 80, 1: 90}
-
-
 def test_an_undo_is_shown_first_and_done_with_execute(run: Run, shop: Shop) -> None:
     run("offsets", "reset", "--topic", "orders:0", "--to-earliest", "--execute")
     shop.settle()
@@ -213,14 +201,3 @@ def test_what_is_no_file_is_refused_and_not_waited_for(run: Run, tmp_path: Path)
         code, out, err = run("offsets", "reset", "--from-file", str(path))
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert says in err
-
-
-def test_an_export_of_several_groups_names_them_and_is_read_again(run: Run, shop: Shop, tmp_path: Path) -> None:
-    shop.kafka.create_topic("clicks", 1)
-    add_topic(shop.coordinator, "clicks", "h,1", actor=PERSON)
-    transitions.plan(shop.coordinator, ["clicks"], PERSON)
-    exported = run("offsets", "reset", "--all-topics", "--to-latest", "--export")[1]
-    assert exported.splitlines()[:2] == ['"h,1",clicks,0,0', "g,orders,0,100"]
-    file = tmp_path / "offsets.csv"
-    file.write_text(exported)
-    assert run("offsets", "reset", "--from-file", str(file), "--export")[1] == exported
