@@ -122,10 +122,7 @@ def add_consumer_arguments(parser: argparse.ArgumentParser) -> None:
         help="seconds without progress, after which the consumer stops",
     )
     parser.add_argument(
-        "--stop-timeout",
-        type=seconds,
-        default=120.0,
-        help="seconds to finish the batch of a revoked partition",
+        "--stop-timeout", type=seconds, default=120.0, help="seconds to finish the batch of a revoked partition"
     )
     parser.add_argument(
         "--slow-batch", type=seconds, default=30.0, help="seconds after which a batch is reported as slow"

@@ -279,15 +279,7 @@ class Recovery:
         for (partition, offset), (stage, error) in bad.of(steps).items():
             log.warning(
                 "topic %s, partition %d, offset %d: %s: %s (%s): %s",
-                *(
-                    self._runner.topic,
-                    partition,
-                    offset,
-                    done,
-                    stage,
-                    type(error).__name__,
-                    first_line(error),
-                ),
+                *(self._runner.topic, partition, offset, done, stage, type(error).__name__, first_line(error)),
             )
 
 

@@ -15,14 +15,7 @@ import pyarrow.parquet as pq
 
 from spark_apps.lakehouse.fit import fitted
 
-FILES = pa.schema(
-    [
-        ("partition", pa.int32()),
-        ("file", pa.string()),
-        ("size", pa.int64()),
-        ("statistics", pa.string()),
-    ]
-)
+FILES = pa.schema([("partition", pa.int32()), ("file", pa.string()), ("size", pa.int64()), ("statistics", pa.string())])
 SPARK_SCHEMA = "partition int, file string, size long, statistics string"
 
 

@@ -68,10 +68,7 @@ def parse(orders: DataFrame) -> DataFrame:
     """Return customer, sums, time and place of each event, or the reason why the record is no event."""
     read = document(F.col("value").cast("string"), "quantity INT, amount_cents LONG, ordered_at STRING")
     return orders.select(
-        F.make_valid_utf8(F.col("key").cast("string")).alias("customer"),
-        "partition",
-        "offset",
-        read.alias("read"),
+        F.make_valid_utf8(F.col("key").cast("string")).alias("customer"), "partition", "offset", read.alias("read")
     ).selectExpr(
         "customer",
         "partition",

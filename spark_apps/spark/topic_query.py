@@ -55,10 +55,7 @@ class TopicQuery(TopicReader):
     """
 
     def __init__(
-        self,
-        runner: TopicRunner,
-        start: Callable[[int], StreamingQuery],
-        active_tasks: Callable[[str], int],
+        self, runner: TopicRunner, start: Callable[[int], StreamingQuery], active_tasks: Callable[[str], int]
     ) -> None:
         super().__init__(runner)
         self.over = False
@@ -79,9 +76,7 @@ class TopicQuery(TopicReader):
         self._ended, self._query, self._dying_since = self._query, None, None
         self._readers, self._began_at = self.runner.readers, time.monotonic()
         thread = threading.Thread(
-            target=within(self._run, topic=self.runner.topic),
-            name=f"query-{self.runner.topic}",
-            daemon=True,
+            target=within(self._run, topic=self.runner.topic), name=f"query-{self.runner.topic}", daemon=True
         )
         thread.start()
         return thread

@@ -135,20 +135,10 @@ class Handle(StatefulProcessorHandle):
 
     # Spark's interface -----------------------------------------------------------------------------------------------
 
-    def getValueState(
-        self,
-        stateName: str,
-        schema: T.StructType | str,
-        ttlDurationMs: int | None = None,
-    ) -> ValueState:
+    def getValueState(self, stateName: str, schema: T.StructType | str, ttlDurationMs: int | None = None) -> ValueState:
         return _Value(self, self._declare(stateName, Kind.VALUE, schema, ttlDurationMs))
 
-    def getListState(
-        self,
-        stateName: str,
-        schema: T.StructType | str,
-        ttlDurationMs: int | None = None,
-    ) -> ListState:
+    def getListState(self, stateName: str, schema: T.StructType | str, ttlDurationMs: int | None = None) -> ListState:
         return _List(self, self._declare(stateName, Kind.LIST, schema, ttlDurationMs))
 
     def getMapState(

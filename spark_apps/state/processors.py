@@ -149,10 +149,7 @@ class TumblingWindows(_Spans):
         return iter(())
 
     def handleExpiredTimer(
-        self,
-        key: Any,
-        timerValues: TimerValues,
-        expiredTimerInfo: ExpiredTimerInfo,
+        self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
     ) -> Iterator[Row]:
         end = expiredTimerInfo.getExpiryTimeInMs()
         start = end - self.size_ms
@@ -188,10 +185,7 @@ class Sessions(_Spans):
         return iter(())
 
     def handleExpiredTimer(
-        self,
-        key: Any,
-        timerValues: TimerValues,
-        expiredTimerInfo: ExpiredTimerInfo,
+        self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
     ) -> Iterator[Row]:
         open_ms = expiredTimerInfo.getExpiryTimeInMs() - self.gap_ms
         found = list(self._sessions.get())

@@ -163,10 +163,7 @@ class StateRows:
         """Store rows of key, name, value and expiry. They replace rows with the same key and name."""
         cluster, topic, topic_id, operator = self._place
         self.cursor.replace(
-            TABLE,
-            COLUMNS,
-            KEY_COLUMNS,
-            [(cluster, topic, topic_id, partition, operator, *row) for row in rows],
+            TABLE, COLUMNS, KEY_COLUMNS, [(cluster, topic, topic_id, partition, operator, *row) for row in rows]
         )
 
     def delete(self, partition: int, rows: Iterable[tuple[bytes, str]]) -> None:

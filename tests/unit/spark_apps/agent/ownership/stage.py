@@ -6,12 +6,7 @@ from coordinator_tasks.core.model import Committed, Handoff, Release, Token, Top
 from coordinator_tasks.core.protocol.holding import Reading
 from spark_apps.agent.ownership.planner import BatchPlanner
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
-from spark_apps.agent.ownership.work import (
-    Commit,
-    ListOffsets,
-    Work,
-    perform,
-)
+from spark_apps.agent.ownership.work import Commit, ListOffsets, Work, perform
 from spark_apps.agent.settings import Identity, Pacing, Timing
 from spark_apps.records.batches import Range
 from tests.fakes.clock import FakeClock

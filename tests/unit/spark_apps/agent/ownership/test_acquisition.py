@@ -5,12 +5,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core.model import Committed, Token
-from spark_apps.agent.ownership.work import (
-    Commit,
-    Failed,
-    OffsetFetch,
-    perform,
-)
+from spark_apps.agent.ownership.work import Commit, Failed, OffsetFetch, perform
 from tests.unit.spark_apps.agent.ownership.stage import GENERATION, TIMING, Stage, start_of
 
 

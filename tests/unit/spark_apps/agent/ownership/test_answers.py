@@ -4,12 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_apps.agent.ownership.work import (
-    Commit,
-    Failed,
-    OffsetFetch,
-    perform,
-)
+from spark_apps.agent.ownership.work import Commit, Failed, OffsetFetch, perform
 from tests.unit.spark_apps.agent.ownership.stage import OLD, TIMING, Stage, asked
 
 

@@ -6,10 +6,7 @@ import pytest
 
 from coordinator_tasks.core.model import Committed, Token
 from spark_apps.agent.ownership.owned_partition import OVERWRITTEN_S
-from spark_apps.agent.ownership.work import (
-    OffsetFetch,
-    perform,
-)
+from spark_apps.agent.ownership.work import OffsetFetch, perform
 from tests.unit.spark_apps.agent.ownership.stage import GENERATION, TIMING, Stage, give
 
 

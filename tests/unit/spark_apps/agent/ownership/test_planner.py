@@ -7,14 +7,7 @@ from spark_apps.agent.ownership.planner import ENDS_WAIT_S, BatchPlanner
 from spark_apps.agent.settings import Pacing, Terms
 from spark_apps.records.batches import SMALL_RECORDS, BatchOffset, Range
 from spark_apps.records.options import parse_options
-from tests.unit.spark_apps.agent.ownership.stage import (
-    GENERATION,
-    OLD,
-    TIMING,
-    Stage,
-    planner_of,
-    release_of,
-)
+from tests.unit.spark_apps.agent.ownership.stage import GENERATION, OLD, TIMING, Stage, planner_of, release_of
 
 
 def under_way(stage: Stage, planner: BatchPlanner) -> BatchOffset:

@@ -6,11 +6,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core.model import Committed, Token, TopicDescription
-from spark_apps.agent.ownership.work import (
-    FetchedOffsets,
-    OffsetFetch,
-    perform,
-)
+from spark_apps.agent.ownership.work import FetchedOffsets, OffsetFetch, perform
 from tests.fakes.kafka import FakeGroupOffsets
 from tests.unit.spark_apps.agent.ownership.stage import GENERATION, Stage, give, release_of, take
 

@@ -3,11 +3,7 @@
 from dataclasses import replace
 
 from coordinator_tasks.core.model import Handoff, Release, Token
-from spark_apps.agent.ownership.work import (
-    Commit,
-    OffsetFetch,
-    perform,
-)
+from spark_apps.agent.ownership.work import Commit, OffsetFetch, perform
 from tests.unit.spark_apps.agent.ownership.stage import GENERATION, OLD, TIMING, Stage, asked, give
 
 

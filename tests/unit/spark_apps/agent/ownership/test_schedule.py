@@ -6,14 +6,7 @@ import pytest
 
 from coordinator_tasks.core.model import Handoff, StartRule, Token, TopicDescription
 from spark_apps.agent.ownership.first import FirstOffsets
-from spark_apps.agent.ownership.work import (
-    Commit,
-    Failed,
-    ListBounds,
-    ListOffsets,
-    OffsetFetch,
-    perform,
-)
+from spark_apps.agent.ownership.work import Commit, Failed, ListBounds, ListOffsets, OffsetFetch, perform
 from spark_apps.agent.settings import Terms
 from spark_apps.records.options import Starting
 from tests.fakes.kafka import FakeKafka

@@ -3,10 +3,7 @@
 from dataclasses import replace
 
 from coordinator_tasks.core.model import Handoff, Release, Token
-from spark_apps.agent.ownership.work import (
-    OffsetFetch,
-    perform,
-)
+from spark_apps.agent.ownership.work import OffsetFetch, perform
 from tests.unit.spark_apps.agent.ownership.stage import GENERATION, Stage, release_of
 
 
