@@ -43,7 +43,6 @@ def log_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_run_begins_and_ends_with_its_topic_and_its_sink(log_file: Path) -> None:
     one = opened(READER)
-    assert one is not None
     one.began("orders", "g", "broker-b:9092,broker-a:9092", [TABLE])
     one.ended("orders")
     one.close()
@@ -61,7 +60,6 @@ def test_a_run_begins_and_ends_with_its_topic_and_its_sink(log_file: Path) -> No
 
 def test_a_failed_run_says_why(log_file: Path) -> None:
     one = opened(READER)
-    assert one is not None
     one.began("orders", "g", "b:1", [])
     one.ended("orders", "the query has ended")
     one.ended("orders", "a second time")
@@ -73,7 +71,6 @@ def test_a_failed_run_says_why(log_file: Path) -> None:
 
 def test_a_reading_that_begins_again_is_the_same_run(log_file: Path) -> None:
     one = opened(READER)
-    assert one is not None
     for _ in range(2):
         one.began("orders", "g", "b:1", [])
     one.close()

@@ -1,21 +1,22 @@
 """A consumer, a topic, a broker in memory and a manual clock, for the tests of ownership."""
 
 from dataclasses import replace
+from typing import TypeVar
 
 from coordinator_tasks.core.model import Committed, Handoff, Release, Token, TopicNode
 from coordinator_tasks.core.protocol.holding import Reading
 from spark_apps.agent.ownership.planner import BatchPlanner
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
-from spark_apps.agent.ownership.work import Commit, ListOffsets, Work, perform
+from spark_apps.agent.ownership.work import ListOffsets, Work, perform
 from spark_apps.agent.settings import Identity, Pacing, Timing
 from spark_apps.records.batches import Range
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeKafka, perform_due
 
 TIMING = Timing(guard_s=2.0)
-
-
 GENERATION = "g1"
+OLD = Token(1, 1, GENERATION)
+W = TypeVar("W", bound=Work)
 
 
 class Stage:
@@ -68,6 +69,12 @@ class Stage:
         self.ownership.batches.cover(self.batch)
         self.tick()
 
+    def process(self, partition: int, end: int, took_s: float = 0.0) -> None:
+        """A batch passes the sink."""
+        self.hand_out(partition, end)
+        self.clock.advance(took_s)
+        self.cover()
+
     def committed(self, partition: int) -> Committed:
         return self.offsets.committed("t", [partition])[partition]
 
@@ -110,23 +117,12 @@ def release_of(stage: Stage, partition: int, offset: int, token: Token) -> Relea
     return Release(stage.node.handoff[partition].epoch, "b", 6, offset, GENERATION, token)
 
 
-def start_of(stage: Stage) -> Commit:
-    """Everything is answered up to the commit of a start, the commit not."""
-    while not isinstance(work := stage.ownership.requests.work(), Commit):
-        assert work is not None
-        stage.ownership.requests.answer(perform(stage.offsets, "t", work))
-    return work
-
-
 def planner_of(stage: Stage, **pacing: object) -> BatchPlanner:
     return BatchPlanner(stage.ownership, stage.clock, replace(Pacing(), **pacing))  # type: ignore[arg-type]
 
 
-OLD = Token(1, 1, "g1")
-
-
-def asked(stage: Stage, kind: type[Work]) -> Work:
-    """The next request of this kind; earlier requests are answered."""
+def asked(stage: Stage, kind: type[W]) -> W:
+    """The next request of this kind; earlier requests are answered, this one is not."""
     for _ in range(10):
         work = stage.ownership.requests.work()
         assert work is not None
@@ -140,6 +136,5 @@ def list_offsets(stage: Stage) -> ListOffsets:
     stage.clock.advance(TIMING.measure_s)
     stage.ownership.requests.want_ends()
     work = asked(stage, ListOffsets)
-    assert isinstance(work, ListOffsets)
     stage.ownership.requests.answer(perform(stage.offsets, "t", work))
     return work

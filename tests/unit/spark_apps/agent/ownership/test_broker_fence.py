@@ -111,11 +111,9 @@ def test_a_partition_whose_transactions_cannot_begin_waits_and_no_other_one(stag
 def test_a_partition_whose_commits_fail_stops_alone_and_delays_no_other(stage: Stage) -> None:
     stage.own(0, 1)
     broker(stage).troubled = {1}
-    stage.hand_out(1, 10)
-    stage.cover()
+    stage.process(1, 10)
     for end in range(1, 91):
-        stage.hand_out(0, end)
-        stage.cover()
+        stage.process(0, end)
         stage.wait(1.5)
         assert stage.committed(0).offset == end
         assert 0 in stage.ownership.batches.readable()

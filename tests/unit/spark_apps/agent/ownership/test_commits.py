@@ -2,9 +2,13 @@
 
 from dataclasses import replace
 
+import pytest
+
+from coordinator_tasks.core.model import Token
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
+from spark_apps.agent.ownership.work import Commit, Failed, OffsetFetch, perform
 from spark_apps.agent.settings import Identity
-from tests.unit.spark_apps.agent.ownership.stage import TIMING, Stage
+from tests.unit.spark_apps.agent.ownership.stage import GENERATION, OLD, TIMING, Stage, asked
 
 
 def test_only_what_a_start_covers_is_committed_and_never_backwards(stage: Stage) -> None:
@@ -52,9 +56,61 @@ def test_who_holds_many_partitions_commits_less_often(stage: Stage) -> None:
     stage.ownership = TopicOwnership("t", Identity("a", "c", 5), stage.clock, replace(TIMING, commit_each_s=0.2))
     stage.ownership.grants.on_node(stage.node)
     stage.tick(1.0)
-    stage.hand_out(0, 10)
-    stage.cover()
+    stage.process(0, 10)
     assert stage.ownership.requests.next_at() == stage.clock.monotonic() + 2 * 0.2
     assert stage.committed(0).offset == 0
     stage.tick(2 * 0.2)
     assert stage.committed(0).offset == 10
+
+
+@pytest.mark.parametrize("takes", [True, False], ids=["a newer owner writes again", "nobody does"])
+def test_after_a_commit_that_came_late_nothing_is_committed_or_read_until_a_newer_owner_could_write_again(
+    stage: Stage, takes: bool
+) -> None:
+    """It processes up to 50, and sleeps while that commit is on its way; another takes the partition over meanwhile."""
+    stage.own(0, 1)
+    stage.hand_out(0, 50)
+    stage.ownership.batches.cover(stage.batch)
+    stage.clock.advance(TIMING.commit_s)
+    work = asked(stage, Commit)
+    assert work.offsets[0].offset == 50
+    stage.commit(0, 40, Token(2, 6, GENERATION))
+    stage.clock.advance(TIMING.fresh_s + 1)
+    stage.ownership.requests.answer(perform(stage.offsets, "t", work))
+    stage.process(0, 70)
+    assert stage.ownership.batches.readable().keys() == {1}, "no commit of partition 1 was late, and it was looked at"
+    stage.wait(TIMING.cool_down_s - 0.1)
+    assert stage.committed(0).offset == 50
+    assert 0 not in stage.ownership.batches.readable()
+    if takes:
+        stage.commit(0, 45, Token(2, 6, GENERATION))
+    stage.wait(TIMING.look_s + 0.2)
+    assert stage.committed(0).offset == (45 if takes else 70)
+    assert stage.ownership.batches.readable().keys() == ({1} if takes else {0, 1})
+    assert stage.reported("was taken by z") is takes
+
+
+def test_what_keeps_commits_from_the_group_is_said_until_a_commit_has_passed(stage: Stage) -> None:
+    stage.ownership.grants.on_node(replace(stage.node, epoch=1, assignments={0: "a"}, since={0: 1}))
+    asked(stage, Commit)
+    stage.ownership.requests.answer(Failed("somebody has subscribed", refused=True))
+    stage.clock.advance(TIMING.fresh_s + 1)
+    stage.ownership.requests.answer(perform(stage.offsets, "t", asked(stage, OffsetFetch)))
+    assert stage.reported("somebody has subscribed")
+    stage.tick()
+    assert not stage.reported("somebody has subscribed")
+
+
+def test_who_committed_for_another_topic_id_is_named(stage: Stage) -> None:
+    stage.commit(0, 5, OLD, topic_id="id-0", owner="z")
+    stage.own(0)
+    assert stage.reported("the commit of z for another topic id")
+
+
+@pytest.mark.parametrize(("owner", "shown"), [("z", "z"), ("", "an unknown client")])
+def test_who_has_written_over_an_entry_is_named(stage: Stage, owner: str, shown: str) -> None:
+    stage.node = replace(stage.node, epoch=8)
+    stage.own(0)
+    stage.commit(0, 5, OLD, owner=owner)
+    stage.tick(1.0)
+    assert stage.reported(f"was overwritten by {shown}; it was")

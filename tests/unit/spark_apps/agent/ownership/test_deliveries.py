@@ -85,7 +85,6 @@ def claim_of(play: Play) -> SinkClaim:
         work = play.ownership.requests.work()
         if isinstance(work, SinkClaim):
             return work
-        assert work is not None
         play.ownership.requests.answer(perform(play.offsets, "t", work))
     raise AssertionError("no claim was due")
 
@@ -321,7 +320,6 @@ def test_a_batch_is_offered_when_its_ends_are_committed_and_not_before(first: Pl
     first.wait(1)
     assert (first.committed(1).offset, first.committed(2).offset) == (100, 100)
     batch = planner.offer(start)
-    assert batch is not None
     assert {p: (one.start, one.end) for p, one in batch.ranges.items()} == {1: (0, 100), 2: (0, 100)}
     first.commit(2, 100, Token(99, 1, "g1"), owner="b")
     first.wait(1)
@@ -332,7 +330,6 @@ def test_a_batch_is_offered_when_its_ends_are_committed_and_not_before(first: Pl
     assert planner.offer(batch) is None
     first.wait(1)
     again = planner.offer(batch)
-    assert again is not None
     assert {p: (one.start, one.end) for p, one in again.ranges.items()} == {1: (100, 110)}
 
 
@@ -342,7 +339,6 @@ def test_what_is_taken_from_us_before_its_commit_is_left_out_of_the_batch(first:
     first.ownership.holdings.look_soon()
     first.wait(1)
     batch = planner.offer(start)
-    assert batch is not None
     assert batch.ranges.keys() == {1}
     assert first.running == {1: False}
 
@@ -359,7 +355,6 @@ def test_a_batch_of_which_nothing_is_left_is_none_and_its_number_is_used_again(f
     assert planner.offer(start) is None
     first.wait(1)
     batch = planner.offer(start)
-    assert batch is not None
     assert (batch.batch, batch.ranges.keys()) == (1, {1})
 
 
@@ -378,7 +373,6 @@ def test_an_assigned_partition_begins_when_the_listener_has_been_told_and_where_
     assert heard.ownership.holdings.ready() == {}
     assert (heard.committed(2).offset, heard.running) == (30, {})
     telling = heard.tell({2: 17, 3: 5})
-    assert telling is not None
     assert (telling.happening, telling.offsets) == (Happening.ASSIGNED, {1: 0, 2: 30})
     assert {p: held.position for p, held in heard.ownership.holdings.ready().items()} == {1: 0, 2: 17}
     assert heard.committed(2).offset == 17
@@ -404,7 +398,6 @@ def test_a_partition_is_revoked_after_its_last_batch_and_before_its_last_commit_
     heard.wait(1)
     assert (heard.committed(2).offset, heard.ownership.releasing.outbox) == (0, {})
     telling = heard.tell()
-    assert telling is not None
     assert (telling.happening, telling.offsets) == (Happening.REVOKED, {2: 20})
     assert heard.committed(2).offset == 20
     assert heard.ownership.releasing.outbox[2].offset == 20
@@ -417,11 +410,9 @@ def test_a_fenced_partition_is_lost_and_so_is_all_of_an_isolated_consumer(heard:
     heard.commit(2, 0, Token(99, 1, "g1"), owner="b")
     heard.wait(1)
     telling = heard.tell()
-    assert telling is not None
     assert (telling.happening, telling.offsets.keys()) == (Happening.LOST, {2})
     heard.ownership.grants.on_isolated(True)
     telling = heard.tell()
-    assert telling is not None
     assert (telling.happening, telling.offsets.keys()) == (Happening.LOST, {1})
     assert heard.ownership.grants.idle
 
@@ -431,12 +422,10 @@ def test_a_partition_that_is_taken_while_the_listener_is_told_of_it_is_revoked_w
 ) -> None:
     heard.own(2)
     telling = heard.ownership.listening.telling()
-    assert telling is not None
     give(heard, 2)
     heard.ownership.listening.told(telling, {2: 50})
     heard.tick()
     revoked = heard.tell()
-    assert revoked is not None
     assert (revoked.happening, revoked.offsets) == (Happening.REVOKED, {2: 0})
     assert heard.offsets.committed("t", [2]) == {}
     assert heard.ownership.listening.telling() is None
@@ -445,7 +434,6 @@ def test_a_partition_that_is_taken_while_the_listener_is_told_of_it_is_revoked_w
 def test_a_holding_that_is_granted_anew_is_told_its_end_before_the_next_begins(heard: Play) -> None:
     heard.own(2)
     telling = heard.ownership.listening.telling()
-    assert telling is not None
     heard.own(2)
     heard.ownership.listening.told(telling, {2: 50})
     told = [heard.tell(), heard.tell(), heard.tell()]

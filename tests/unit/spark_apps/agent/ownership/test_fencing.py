@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core.model import Committed, Token
+from coordinator_tasks.core.protocol.holding import Reading
 from spark_apps.agent.ownership.owned_partition import OVERWRITTEN_S
 from spark_apps.agent.ownership.work import OffsetFetch, perform
 from tests.unit.spark_apps.agent.ownership.stage import GENERATION, TIMING, Stage, give
@@ -12,8 +13,7 @@ from tests.unit.spark_apps.agent.ownership.stage import GENERATION, TIMING, Stag
 
 def test_an_earlier_commit_of_our_own_that_comes_late_is_written_over(stage: Stage) -> None:
     stage.own(0)
-    stage.hand_out(0, 30)
-    stage.cover()
+    stage.process(0, 30)
     stage.wait(0.2)
     stage.commit(0, 0, Token(1, 5, GENERATION), owner="a")
     stage.wait(1.0)
@@ -65,8 +65,7 @@ def test_an_entry_newer_than_the_fence_is_released_with_the_committed_offset_not
 )
 def test_an_overwritten_entry_is_reported_and_written_again(stage: Stage, token: Token | None) -> None:
     stage.own(0)
-    stage.hand_out(0, 30)
-    stage.cover()
+    stage.process(0, 30)
     stage.wait(0.2)
     if token is None:
         stage.kafka.stored["g", "t", 0] = (5, "somebody's own words")
@@ -76,7 +75,6 @@ def test_an_overwritten_entry_is_reported_and_written_again(stage: Stage, token:
     assert stage.committed(0) == Committed(30, Token(1, 5, GENERATION), "a", "c", "id-1")
     assert stage.reported("overwritten")
     over = stage.ownership.status().running[0].overwritten
-    assert over is not None
     assert (over.epoch, 0 < over.ago_s < 1.5) == (token.epoch if token is not None and token.epoch < 2**40 else 0, True)
     stage.wait(OVERWRITTEN_S)
     assert stage.ownership.status().running[0].overwritten is None
@@ -84,8 +82,7 @@ def test_an_overwritten_entry_is_reported_and_written_again(stage: Stage, token:
 
 def test_a_deleted_entry_is_not_said_to_be_overwritten_by_nobody(stage: Stage) -> None:
     stage.own(0)
-    stage.hand_out(0, 30)
-    stage.cover()
+    stage.process(0, 30)
     stage.wait(0.2)
     del stage.kafka.stored["g", "t", 0]
     stage.wait(1.2)
@@ -107,3 +104,36 @@ def test_a_look_whose_answer_came_late_allows_no_last_commit(stage: Stage) -> No
     stage.cover()
     assert stage.committed(0).offset == 80
     assert stage.running == {}
+
+
+def test_an_isolated_consumer_stops_everything_and_releases_nothing(stage: Stage) -> None:
+    stage.own(0, 1)
+    stage.hand_out(0, 30)
+    stage.ownership.grants.on_isolated(True)
+    give(stage, 0, 1)
+    stage.cover()
+    assert stage.running == {}
+    assert stage.ownership.releasing.outbox == {}
+    assert stage.ownership.status().acted_epoch == 2
+    assert stage.committed(0).offset == 30
+
+
+def test_what_a_lost_isolation_has_ended_begins_again_when_the_node_is_there_and_says_so(stage: Stage) -> None:
+    stage.own(0)
+    stage.ownership.grants.on_isolated(True)
+    stage.tick()
+    stage.ownership.grants.on_isolation_lost()
+    stage.wait(1)
+    assert stage.running == {}
+    assert stage.ownership.grants.on_node(stage.node) is Reading.SAME
+    stage.wait(1)
+    assert stage.running == {0: False}
+
+
+def test_an_isolated_consumer_looks_before_its_last_commit_and_leaves_a_newer_owner_alone(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.commit(0, 50, Token(9, 6, GENERATION))
+    stage.ownership.grants.on_isolated(True)
+    stage.cover()
+    assert stage.committed(0).offset == 50

@@ -51,7 +51,6 @@ def test_a_look_before_the_new_start_is_committed_does_not_bring_back_the_lost_o
     while work is not None and not isinstance(work, ListOffsets):
         stage.ownership.requests.answer(perform(stage.offsets, "t", work))
         work = stage.ownership.requests.work()
-    assert work is not None
     stage.clock.advance(1.0)  # a slow broker: the next look is due
     stage.ownership.requests.answer(perform(stage.offsets, "t", work))
     stage.tick()
@@ -109,7 +108,6 @@ def test_what_an_executor_finds_gone_stops_that_partition_and_a_new_query_reads_
         stage.tick(0.0 if found else 1.0)
         found = found or planner.offer(BatchOffset("t"))
         assert found is None or not first or stage.committed(1).offset == 105, "at most once: the commit comes first"
-    assert found is not None
     assert found.batch == 1
     assert found.ranges[1].start == (100 if first else 0)
 
@@ -133,7 +131,6 @@ def test_retention_that_catches_up_while_a_batch_is_read_is_said(stage: Stage) -
     planner = opened(stage, fails=False)
     stage.own(0)
     batch = planner.offer(BatchOffset("t"))
-    assert batch is not None
     stage.kafka.expire("t", 0, 30)
     stage.tick(11.0)
     measured(stage, planner, batch)

@@ -34,8 +34,7 @@ def test_a_release_says_how_long_before_it_the_plan_was_read_and_the_last_record
     stage.tick(0.5)
     stage.cover()
     stage.clock.advance(0.125)
-    found = posted(stage, 0)
-    assert found.ago == Ago(0.625, 0.125, None, 0.75), "it has never seen the log's end"
+    assert posted(stage, 0).ago == Ago(0.625, 0.125, None, 0.75), "it has never seen the log's end"
     stage.clock.advance(1.0)
     assert posted(stage, 0).ago == Ago(1.625, 1.125, None, 0.75), "as of the write, which may come later"
     assert stage.ownership.releasing.outbox[0].ago is None
@@ -43,14 +42,12 @@ def test_a_release_says_how_long_before_it_the_plan_was_read_and_the_last_record
 
 def test_a_release_says_when_nothing_was_left(stage: Stage) -> None:
     stage.own(0)
-    stage.hand_out(0, 100)
-    stage.cover()
+    stage.process(0, 100)
     stage.tick(1.0)
     list_offsets(stage)
     stage.tick(2.0)
     give(stage, 0)
     ago = posted(stage, 0).ago
-    assert ago is not None
     assert ago.passed_s == pytest.approx(3.05)
     assert ago.empty_s == pytest.approx(2.0, abs=1.0), "the last look at the log's end came later than the last record"
     assert (ago.empty_s or 0) < (ago.passed_s or 0)
@@ -70,13 +67,10 @@ def test_a_taker_says_how_it_has_taken_up_a_partition(stage: Stage) -> None:
     stage.cover()
     stage.clock.advance(2.0)
     found = taken(stage, 0)
-    assert found is not None
     assert found.waited == 60, "all that was in the log, not the first batch alone"
     assert (found.ago_s, found.batch_s) == (2.0, 0.25)
     assert found.released_s == pytest.approx(0.4)
-    stage.hand_out(0, 100)
-    stage.clock.advance(1.0)
-    stage.cover()
+    stage.process(0, 100, 1.0)
     assert taken(stage, 0) == Taken(60, 3.0, 0.25, found.released_s), "later batches change nothing"
     stage.clock.advance(TOLD_S)
     assert taken(stage, 0) is None
@@ -91,20 +85,15 @@ def test_a_taker_that_finds_nothing_says_so_without_a_record(stage: Stage) -> No
     assert taken(stage, 0) == Taken(0)
     stage.kafka.append("t", 0, 5)
     list_offsets(stage)
-    stage.hand_out(0, 105)
-    stage.cover()
-    found = taken(stage, 0)
-    assert found is not None
-    assert found.waited == 0, "what came later has not waited for the taker"
+    stage.process(0, 105)
+    assert taken(stage, 0).waited == 0, "what came later has not waited for the taker"
 
 
 def test_what_a_consumer_keeps_is_told_by_epoch_and_what_it_takes_or_gives_is_not(stage: Stage) -> None:
     stage.own(0, 1, 2)
     epoch = stage.node.epoch + 1
     for _ in range(2):
-        stage.hand_out(0, stage.ownership.holdings.held[0].position + 10)
-        stage.clock.advance(0.5)
-        stage.cover()
+        stage.process(0, stage.ownership.holdings.held[0].position + 10, 0.5)
     give(stage, 1)
     assert stage.ownership.status().stalls[epoch] == Stall(0.0, 0, 2, 0.5)
     stage.hand_out(0, 40)
@@ -114,9 +103,7 @@ def test_what_a_consumer_keeps_is_told_by_epoch_and_what_it_takes_or_gives_is_no
     stage.cover()
     stage.read(assignments={0: "a", 2: "a", 3: "a"}, since={0: 1, 2: 1, 3: epoch + 1}, handoff={})
     for end in (10, 20):
-        stage.hand_out(3, end)
-        stage.clock.advance(7.0)
-        stage.cover()
+        stage.process(3, end, 7.0)
     told = stage.ownership.status().stalls
     assert told[epoch] == Stall(0.25, 0, 2, 0.5)
     assert (told[epoch + 1].longest_s, told[epoch + 1].partitions) == (0.0, 2), (
@@ -145,54 +132,43 @@ def test_a_window_ends_and_the_next_rebalance_begins_one_of_its_own() -> None:
 def test_a_commit_says_when_its_records_had_passed_and_the_next_owner_repeats_it(stage: Stage) -> None:
     stage.own(0)
     for end in (30, 60):
-        stage.hand_out(0, end)
-        stage.clock.advance(0.5)
-        stage.cover()
+        stage.process(0, end, 0.5)
     stage.hand_out(0, 90)
     stage.clock.advance(0.25)
     stage.tick()
     said = stage.committed(0).last_pass
-    assert said is not None
     assert (said.epoch, said.usual_s) == (stage.node.epoch, 0.5)
     assert said.after_s == pytest.approx(1.0, abs=0.2), "the third batch has not passed"
     taker = Stage("b", 6, stage.kafka)
     taker.node = stage.node
     taker.read(assignments={0: "b"}, since={0: stage.node.epoch + 1})
     taker.wait(5.0)
-    taker.hand_out(0, 80)
-    taker.cover()
-    found = taken(taker, 0)
-    assert found is not None
-    assert found.last_pass == said
+    taker.process(0, 80)
+    assert taken(taker, 0).last_pass == said
 
 
 def test_a_consumer_that_ends_commits_how_long_nothing_was_left(stage: Stage) -> None:
     stage.own(0, 1)
     for partition in (0, 1):
-        stage.hand_out(partition, 100)
-        stage.cover()
+        stage.process(partition, 100)
     stage.wait(600.0)
     list_offsets(stage)
     stage.kafka.append("t", 1, 5)
     stage.wait(20.0)
     before = stage.committed(0).last_pass
-    assert before is not None
     assert before.after_s < 1.0
     list_offsets(stage)
     stage.ownership.grants.stop()
     stage.tick()
     assert stage.ownership.grants.idle
     quiet, behind = stage.committed(0).last_pass, stage.committed(1).last_pass
-    assert quiet is not None
-    assert behind is not None
     assert quiet.after_s == pytest.approx(before.after_s + 620.0, abs=1.0)
     assert behind.after_s == pytest.approx(before.after_s + 600.0, abs=1.0), "five records wait since then"
 
 
 def test_a_consumer_that_ends_without_kafka_waits_for_one_try_only(stage: Stage) -> None:
     stage.own(0)
-    stage.hand_out(0, 100)
-    stage.cover()
+    stage.process(0, 100)
     stage.wait(1.0)
     list_offsets(stage)
     before = stage.committed(0)
@@ -207,15 +183,13 @@ def test_a_consumer_that_ends_without_kafka_waits_for_one_try_only(stage: Stage)
 
 def test_a_batch_that_will_not_pass_is_left_whatever_was_seen_before(stage: Stage) -> None:
     stage.own(0)
-    stage.hand_out(0, 50)
-    stage.cover()
+    stage.process(0, 50)
     stage.hand_out(0, 100)
     stage.wait(10.0)
     list_offsets(stage)
     stage.ownership.query_ended("its sink is broken")
     stage.tick()
     said = stage.committed(0).last_pass
-    assert said is not None
     assert said.after_s < 1.0
 
 
@@ -230,7 +204,6 @@ def test_a_hang_is_not_usual(stage: Stage) -> None:
     stage.cover()
     give(stage, 0)
     ago = posted(stage, 0).ago
-    assert ago is not None
     assert ago.usual_s == pytest.approx(0.5)
 
 

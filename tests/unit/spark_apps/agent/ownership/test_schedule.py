@@ -79,7 +79,6 @@ def test_the_ends_that_a_batch_waits_for_go_before_a_commit_that_nobody_waits_fo
         )  # the brokers are slow: the ends are wanted, and may be asked for again
         stage.ownership.requests.want_ends()
         work = stage.ownership.requests.work()
-        assert work is not None
         found.append(type(work))
         stage.ownership.requests.answer(perform(stage.offsets, "t", work))
     assert found == [ListOffsets, Commit]
@@ -108,8 +107,7 @@ def test_a_partition_without_a_leader_keeps_nothing_else_waiting(stage: Stage) -
     list_offsets(stage)
     assert not stage.reported("partition 0: no broker says")
     assert stage.ownership.holdings.ready()[0].log.offset == 150
-    stage.hand_out(0, 120)
-    stage.cover()
+    stage.process(0, 120)
     stage.tick(TIMING.commit_s)
     assert stage.committed(0).offset == 120
     stage.kafka.leaderless.clear()
@@ -197,7 +195,6 @@ def awaits(stage: Stage) -> None:
 
 def asks_id(stage: Stage) -> bool:
     fetch = asked(stage, OffsetFetch)
-    assert isinstance(fetch, OffsetFetch)
     assert 1 in fetch.partitions
     return fetch.asks_id
 
@@ -219,7 +216,6 @@ def test_partitions_that_came_later_are_asked_for_no_time(stage: Stage) -> None:
         replace(stage.node, epoch=1, assignments={0: "a", 1: "a"}, since={0: 1, 1: 1}, initial_partitions=1)
     )
     listing = asked(stage, ListBounds)
-    assert isinstance(listing, ListBounds)
     assert listing.times_ms == {0: 1000}
 
 

@@ -22,8 +22,7 @@ def test_a_seek_is_done_by_stopping_and_starting_anew_and_only_once(stage: Stage
     stage.cover()
     assert stage.committed(0) == Committed(20, Token(2, 5, GENERATION), "a", "c", "id-1")
     assert {p: h.position for p, h in stage.ownership.holdings.ready().items()} == {0: 20, 1: 0}
-    stage.hand_out(0, 50)
-    stage.cover()
+    stage.process(0, 50)
     stage.tick(0.1)
     assert stage.committed(0).offset == 50
     stage.own(0, 1, epoch=9)

@@ -504,7 +504,6 @@ def test_a_leave_marks_itself_draining_hands_off_and_says_by_number_that_it_is_o
     stage.step(1.0)
     path = PATHS.directive("a")
     draining = decode_directive(path, stage.site.get(path).data, "a", 0).draining
-    assert draining is not None
     assert draining.incarnation == 1
     assert stage.runs == {0, 1}, "it keeps its partitions until they are taken"
     assert stage.health == "leaving"
