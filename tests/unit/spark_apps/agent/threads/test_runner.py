@@ -1,4 +1,4 @@
-"""A topic's runner: calls of the reader, requests to Kafka, and wake-ups of the agent by a release."""
+"""A topic's runner: calls of the reader, requests to Kafka, its lock, and wake-ups of the agent by a release."""
 
 import threading
 import time
@@ -11,18 +11,23 @@ from structlog.contextvars import get_contextvars
 
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.core.errors import KafkaUnavailable
-from coordinator_tasks.core.model import Committed, Handoff, TopicNode
+from coordinator_tasks.core.model import Committed, Handoff, Release, Token, TopicNode
 from coordinator_tasks.core.ports import GroupOffsets
-from spark_apps.agent.settings import Identity
+from spark_apps.agent.interface.sampling import SampledStatus
+from spark_apps.agent.ownership.releasing import Releasing
+from spark_apps.agent.settings import Identity, Terms
 from spark_apps.agent.threads.runner import TopicRunner
-from spark_apps.delivery import Delivery, TransactionalSink
-from spark_apps.records.batches import Range
+from spark_apps.delivery import Delivery, SinkEntry, TransactionalSink
+from spark_apps.delivery.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks
+from spark_apps.records.batches import BatchOffset, Range
 from spark_apps.records.options import parse_options
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeGroupOffsets, FakeKafka, perform_due
+from tests.unit.coordinator_tasks.service.test_record_sizes import running, status
 
 PROPERTIES = {"isolation.level": "read_committed", "fetch.wait.max.ms": "7"}
 NODE = TopicNode("rogue:9092", "g", 1, "g1", "id-1", initial_partitions=1, properties=PROPERTIES)
+OWNED = replace(NODE, epoch=2, assignments={0: "a"}, since={0: 2}, incarnations={"a": 1})
 
 
 class Connected:
@@ -50,6 +55,13 @@ def comes(holds: Callable[[], bool]) -> bool:
     while not holds() and time.monotonic() < until:
         time.sleep(0.01)
     return holds()
+
+
+def owned(runner: TopicRunner, node: TopicNode) -> bool:
+    """Accept this node, with partition 0 owned since this epoch, and become ready."""
+    mine = replace(node, assignments={0: "a"}, since={0: node.epoch}, incarnations={"a": 1})
+    runner.edit(lambda ownership: ownership.grants.on_node(mine))
+    return comes(lambda: 0 in runner.see(lambda ownership: ownership.holdings.ready()))
 
 
 @pytest.fixture
@@ -107,9 +119,7 @@ def test_a_request_that_fails_in_an_unexpected_way_is_made_again(
 
     monkeypatch.setattr(FakeGroupOffsets, "committed", committed)
     runner = connected.runner
-    node = replace(NODE, epoch=2, assignments={0: "a"}, since={0: 2}, incarnations={"a": 1})
-    runner.edit(lambda ownership: ownership.grants.on_node(node))
-    assert comes(lambda: runner.edit(lambda ownership: ownership.holdings.ready().keys() == {0}))
+    assert owned(runner, OWNED)
     assert not fails
 
 
@@ -127,12 +137,7 @@ def test_the_clients_have_found_brokers_and_coordinator_before_anything_is_grant
     one = Connected()
     assert comes(lambda: asked == ["t"])
     monkeypatch.setattr(FakeGroupOffsets, "committed", right)
-    one.runner.edit(
-        lambda h: h.grants.on_node(replace(NODE, epoch=2, assignments={0: "a"}, since={0: 2}, incarnations={"a": 1}))
-    )
-    assert comes(lambda: one.runner.edit(lambda ownership: ownership.holdings.ready().keys() == {0})), (
-        "what it cannot say keeps nobody"
-    )
+    assert owned(one.runner, OWNED), "what it cannot say keeps nobody"
     assert asked == ["t"]
     one.runner.close()
 
@@ -140,6 +145,7 @@ def test_the_clients_have_found_brokers_and_coordinator_before_anything_is_grant
 # Releases -----------------------------------------------------------------------------------------------------------
 
 STILL = TopicNode("host:9092", "g", 1, "g1", "id-1", incarnations={"a": 1, "b": 1}, initial_partitions=2)
+OWNED_STILL = replace(STILL, epoch=2, assignments={0: "a"}, since={0: 2})
 
 
 class Stage:
@@ -180,13 +186,6 @@ def test_a_release_that_an_answer_of_kafka_posts_wakes_the_agent() -> None:
     assert woken.wait(10), "it does not run here: what is committed has to be read first"
     assert runner.edit(lambda ownership: dict(ownership.releasing.posted))[0].offset == 7
     runner.close()
-
-
-def owned(runner: TopicRunner, node: TopicNode) -> bool:
-    """Accept this node, with partition 0 owned since this epoch, and become ready."""
-    mine = replace(node, assignments={0: "a"}, since={0: node.epoch}, incarnations={"a": 1})
-    runner.edit(lambda ownership: ownership.grants.on_node(mine))
-    return comes(lambda: 0 in runner.see(lambda ownership: ownership.holdings.ready()))
 
 
 def test_a_topic_that_was_added_again_with_another_group_is_committed_there(connected: Connected) -> None:
@@ -236,3 +235,108 @@ def test_a_restarted_query_closes_its_former_sink(error: BaseException | None, c
     connected.runner.agree(Delivery.EXACTLY_ONCE, cast(TransactionalSink, object()))
     connected.runner.agree(Delivery.AT_LEAST_ONCE)
     assert (former.closed, following.closed) == (1, 1)
+
+
+class Heard(ConsumerRebalanceListener, ConsumerInterceptor):
+    """Told of partitions and of commits."""
+
+    def __init__(self) -> None:
+        self.assigned: list[Mapping[int, int]] = []
+        self.commits: list[object] = []
+
+    def on_partitions_assigned(self, topic: str, offsets: Mapping[int, int]) -> None:
+        self.assigned.append(offsets)
+
+    def on_commit(self, topic: str, offsets: object) -> None:
+        self.commits.append(offsets)
+
+
+@pytest.mark.parametrize(
+    ("delivery", "terms"),
+    [
+        (Delivery.AT_LEAST_ONCE, Terms()),
+        (Delivery.AT_MOST_ONCE, Terms(commit_first=True)),
+        (Delivery.EXACTLY_ONCE, Terms(claims=True)),
+    ],
+)
+@pytest.mark.parametrize("listener", [None, ConsumerRebalanceListener()], ids=["nobody listens", "a listener"])
+def test_what_is_agreed_on_reaches_the_holder(
+    stage: Stage, delivery: Delivery, terms: Terms, listener: ConsumerRebalanceListener | None
+) -> None:
+    stage.runner.agree(delivery, hooks=Hooks(listener))
+    assert stage.runner.ownership.holdings.terms == replace(terms, listening=listener is not None)
+    assert (stage.runner._callbacks is not None) is (listener is not None)
+    stage.runner.close()
+
+
+def test_who_was_agreed_on_last_is_told_of_partitions_and_of_commits(connected: Connected) -> None:
+    first, last = Heard(), Heard()
+    for one in (first, last):
+        connected.runner.agree(Delivery.AT_LEAST_ONCE, hooks=Hooks(one, (one,)))
+    assert owned(connected.runner, OWNED)
+    assert comes(lambda: last.commits == [{0: 0}])
+    assert last.assigned == [{0: 0}]
+    assert (first.assigned, first.commits) == ([], [])
+
+
+def test_a_failed_commit_among_successful_commits_reaches_no_interceptor(
+    connected: Connected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right, fails = FakeGroupOffsets.commit, [{0: "no coordinator"}]
+
+    def commit(self: FakeGroupOffsets, topic: str, offsets: Mapping[int, Committed]) -> Mapping[int, str]:
+        return fails.pop() if fails else right(self, topic, offsets)
+
+    monkeypatch.setattr(FakeGroupOffsets, "commit", commit)
+    heard = Heard()
+    connected.runner.agree(Delivery.AT_LEAST_ONCE, hooks=Hooks(heard, (heard,)))
+    assert owned(connected.runner, OWNED)
+    assert comes(lambda: heard.commits == [{0: 0}])
+
+
+@pytest.mark.parametrize("taken", [False, True], ids=["the runner is closed", "somebody has taken the partition"])
+def test_a_batch_that_waits_for_its_commit_is_not_delivered(stage: Stage, taken: bool) -> None:
+    stage.runner.agree(Delivery.AT_MOST_ONCE)
+    stage.see(OWNED_STILL)
+    stage.runner.ownership.batches.hand_out(1, (Range(0, 0, 10, 2),))
+    if taken:
+        stage.runner.ownership.grants.refused(0, SinkEntry(Token(9, 1, "g1"), "b", 0))
+    assert stage.runner.confirmed() == {0}
+    assert stage.runner.ownership.batches.outstanding == (1, () if taken else (Range(0, 0, 10, 2),))
+
+
+def test_a_reader_that_asks_looks_at_what_is_owned_under_the_lock(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked: list[bool] = []
+
+    def posted(_: Releasing) -> Mapping[int, Release]:
+        locked.append(stage.runner._turn._is_owned())  # type: ignore[attr-defined]
+        return {}
+
+    monkeypatch.setattr(Releasing, "posted", property(posted))
+    stage.runner.latest("r", BatchOffset("t"))
+    assert locked == [True, True]
+
+
+def test_a_query_is_over_when_it_was_to_read_what_is_there_and_has(stage: Stage) -> None:
+    stage.see(OWNED_STILL)
+    assert stage.runner.ownership.batches.caught_up
+    assert not stage.runner.over
+    assert stage.runner.is_over("r"), "a closed runner has nothing more for anybody"
+    stage.runner.until_now("r")
+    assert stage.runner.over
+    stage.runner.ownership.grants.on_isolated(isolated=True)
+    assert not stage.runner.over
+
+
+def test_samples_are_taken_until_the_block_ends() -> None:
+    taken = threading.Event()
+
+    class Broker:
+        def mean_bytes(self, topic: str, offsets: Mapping[int, int]) -> Mapping[int, float]:
+            taken.set()
+            return {}
+
+    with SampledStatus(lambda: status(p0=running()), Broker()).sampling(0.001):
+        assert taken.wait(20)
