@@ -127,6 +127,19 @@ class Stage:
             for ownership in self.topics.ownerships.values():
                 perform_due(ownership, self.offsets)
 
+    def run(self, *partitions: int) -> None:
+        """Own these partitions, and take them up."""
+        self.own(*partitions)
+        self.step()
+
+    def steps(self, count: int, seconds: float) -> None:
+        for _ in range(count):
+            self.step(seconds)
+
+    def stored_directive(self) -> Directive:
+        path = PATHS.directive("a")
+        return decode_directive(path, self.site.get(path).data, "a", 0)
+
     def directive(self, directive: Directive) -> None:
         path = PATHS.directive("a")
         operation = Create if self.site.find(path) is None else SetData
@@ -167,8 +180,7 @@ def test_nothing_is_read_before_the_registration(stage: Stage) -> None:
 
 def test_it_registers_when_the_queries_of_the_topics_that_are_there_read(stage: Stage) -> None:
     stage.topics.acquiring = False
-    stage.own(0)
-    stage.step()
+    stage.run(0)
     assert stage.site.find(PATHS.member("a")) is None
     assert stage.topics.ownerships["t"].holdings.accepted is None, (
         "a node that was read before the registration is not acted on"
@@ -187,8 +199,7 @@ def test_a_topic_that_it_does_not_register_for_is_neither_read_nor_watched(monke
     assert stage.site.find(PATHS.member("a")) is not None
     woken = stage.woken
     stage.own(1, 2)
-    for _ in range(3):
-        stage.step(1.0)
+    stage.steps(3, 1.0)
     assert (stage.topics.names(), stage.woken) == ((), woken), "the coordinator plans no such topic to it"
     assert PATHS.topic("t") not in read
     stage.site.transact([Create(PATHS.topic("other"), encode_node(stage.node))])
@@ -202,8 +213,7 @@ def test_the_polls_of_all_topics_share_a_budget_of_bytes(stage: Stage, monkeypat
     monkeypatch.setattr(view, "POLLED_BYTES_S", len(encode_node(stage.node)) / 10)
     stage.step()
     read = paths_read(stage.zk, monkeypatch)
-    for _ in range(60):
-        stage.step(1.0)
+    stage.steps(60, 1.0)
     counts = [read.count(PATHS.topic(topic)) for topic in ("s", "t")]
     assert all(2 <= count <= 3 for count in counts), "two nodes of ten seconds each are read every twenty seconds"
 
@@ -220,8 +230,7 @@ def test_a_removed_topic_gets_a_query_only_where_it_was_planned_or_when_it_is_ad
 
 def test_a_query_that_fails_before_the_registration_ends_the_consumer_unregistered(stage: Stage) -> None:
     stage.topics.acquiring = False
-    stage.own(0)
-    stage.step()
+    stage.run(0)
     stage.topics.broken = "topic t: the query has ended"
     stage.step()
     assert stage.agent.finished
@@ -232,8 +241,7 @@ def test_a_query_that_fails_before_the_registration_ends_the_consumer_unregister
 def test_an_unreadable_topic_blocks_no_other_query_and_no_registration(stage: Stage) -> None:
     stage.topics.acquiring = False
     stage.site.transact([Create(PATHS.topic("a"), b"{")])
-    stage.own(0)
-    stage.step()
+    stage.run(0)
     assert stage.topics.names() == ("t",)
     stage.topics.ownerships["t"].open()
     stage.step()
@@ -251,8 +259,7 @@ def test_a_topic_that_appears_is_picked_up_and_one_without_a_pipeline_is_named(s
 
 def test_a_node_that_can_be_no_topics_is_named_and_keeps_no_topic_waiting(stage: Stage) -> None:
     stage.site.transact([Create(f"{PATHS.assignments}/!first of all")])
-    stage.own(0, 1)
-    stage.step()
+    stage.run(0, 1)
     assert stage.runs == {0, 1}
     assert stage.reported("'!first of all' can be no topic's and is left out")
     stage.site.transact([Delete(f"{PATHS.assignments}/!first of all")])
@@ -260,21 +267,8 @@ def test_a_node_that_can_be_no_topics_is_named_and_keeps_no_topic_waiting(stage:
     assert not stage.reported("can be no topic's")
 
 
-def test_a_release_is_written_after_the_stop_and_an_older_one_never_replaces_a_newer(stage: Stage) -> None:
-    stage.own(0, 1)
-    stage.step()
-    newer = Release(90, "z", 1, 7, "g1", Token(80, 1, "g1"))
-    stage.site.transact([SetData(PATHS.partition("t", 1), encode_release(newer))])
-    stage.give(0, 1)
-    stage.step()
-    assert stage.release(0) == Release(2, "a", 1, 0, "g1", Token(1, 1, "g1"))
-    assert stage.release(1) == newer
-    assert not stage.topics.ownerships["t"].releasing.outbox
-
-
 def test_a_release_makes_no_partition_of_a_topic_whose_nodes_were_lost(stage: Stage) -> None:
-    stage.own(0)
-    stage.step()
+    stage.run(0)
     stage.site.transact([Delete(PATHS.partition("t", 0))])
     stage.give(0)
     stage.step()
@@ -287,8 +281,7 @@ def test_a_release_makes_no_partition_of_a_topic_whose_nodes_were_lost(stage: St
 
 
 def test_a_release_whose_answer_was_lost_is_compared_before_it_is_written_again(stage: Stage) -> None:
-    stage.own(0)
-    stage.step()
+    stage.run(0)
     stage.give(0)
     stage.zk.lose_next_write(applied=True)
     stage.step()
@@ -300,22 +293,17 @@ def test_a_release_whose_answer_was_lost_is_compared_before_it_is_written_again(
 def test_a_large_topics_node_is_polled_less_often_and_its_watch_is_heard_at_once(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage.own(0)
-    stage.step()
+    stage.run(0)
     raw = encode_node(replace(stage.node, epoch=2, assignments={0: "a", 1: "a"}, since={0: 1, 1: 2}))
     monkeypatch.setattr(view, "POLLED_BYTES_S", len(raw) / 30)
-    stage.own(0)
-    stage.step()
+    stage.run(0)
     stage.server.overwrite(PATHS.topic("t"), raw.replace(b'"epoch":2', b'"epoch":3'))
-    for _ in range(25):
-        stage.step(1.0)
+    stage.steps(25, 1.0)
     assert stage.runs == {0}, "nobody was told of it"
-    for _ in range(6):
-        stage.step(1.0)
+    stage.steps(6, 1.0)
     assert stage.runs == {0, 1}
     stage.node = replace(stage.node, epoch=3)
-    stage.own(2)
-    stage.step()
+    stage.run(2)
     assert stage.runs == {2}
 
 
@@ -330,8 +318,7 @@ def test_a_taker_sees_the_release_by_its_watch(stage: Stage) -> None:
 
 
 def test_a_vanished_or_unreadable_topic_node_means_hold(stage: Stage) -> None:
-    stage.own(0)
-    stage.step()
+    stage.run(0)
     stage.site.transact([SetData(PATHS.topic("t"), b"{nonsense")])
     stage.step()
     assert stage.runs == {0}
@@ -342,8 +329,7 @@ def test_a_vanished_or_unreadable_topic_node_means_hold(stage: Stage) -> None:
 
 
 def test_nothing_is_begun_of_a_topic_node_that_was_deleted(stage: Stage) -> None:
-    stage.own(0)
-    stage.step()
+    stage.run(0)
     stage.write(handoff={1: Handoff("b", "a", 2)})
     stage.step()
     release = Release(2, "b", 1, 0, "g1", Token(1, 1, "g1"))
@@ -388,8 +374,7 @@ def test_until_it_has_registered_it_is_starting_and_not_up(stage: Stage) -> None
 
 
 def test_without_zookeeper_it_goes_on_and_registers_again_in_the_next_session(stage: Stage) -> None:
-    stage.own(0)
-    stage.step()
+    stage.run(0)
     assert stage.agent.figures().registered
     stage.zk.suspend()
     stage.step(2.0)
@@ -408,17 +393,11 @@ def test_without_zookeeper_it_goes_on_and_registers_again_in_the_next_session(st
     assert stage.agent.status().health == "ok"
 
 
-def id_taken(stage: Stage) -> None:
-    """The consumer runs partition 0, the session has ended, and another process has registered the id."""
-    stage.own(0)
-    stage.step()
+def test_whose_id_another_process_has_taken_ends_once_it_holds_nothing(stage: Stage) -> None:
+    stage.run(0)
     stage.zk.expire()
     stage.zk.resume()
     ZooKeeperRegistry(stage.site, PATHS, stage.clock).register(Member("a", 9, "http://127.0.0.1:2", "boot"))
-
-
-def test_whose_id_another_process_has_taken_ends_once_it_holds_nothing(stage: Stage) -> None:
-    id_taken(stage)
     newer = Committed(0, Token(9, 1, "g1"), "b", "c", "id-1")
     stage.offsets.commit("t", {0: newer})
     stage.step(1.0)
@@ -444,8 +423,7 @@ def test_a_process_keeps_its_number_over_its_sessions(stage: Stage) -> None:
 
 
 def test_an_isolated_consumer_stops_all_stays_registered_and_acts_until_it_is_readmitted(stage: Stage) -> None:
-    stage.own(0, 1)
-    stage.step()
+    stage.run(0, 1)
     stage.directive(Directive("a", Isolation("ann", "test", 0.0)))
     stage.step()
     assert stage.runs == set()
@@ -464,8 +442,7 @@ def test_an_isolated_consumer_stops_all_stays_registered_and_acts_until_it_is_re
 def test_what_was_granted_before_an_isolation_that_zookeeper_lost_waits_for_the_topics_node(
     stage: Stage, written_anew: bool
 ) -> None:
-    stage.own(0, 1)
-    stage.step()
+    stage.run(0, 1)
     stage.directive(Directive("a", Isolation("ann", "test", 0.0)))
     stage.step()
     lost = [PATHS.directive("a"), *(PATHS.partition("t", p) for p in range(4)), PATHS.topic("t")]
@@ -480,8 +457,7 @@ def test_what_was_granted_before_an_isolation_that_zookeeper_lost_waits_for_the_
 
 
 def test_a_topics_node_that_is_read_again_gives_back_what_an_isolation_ended_that_zookeeper_lost(stage: Stage) -> None:
-    stage.own(0, 1)
-    stage.step()
+    stage.run(0, 1)
     stage.directive(Directive("a", Isolation("ann", "test", 0.0)))
     stage.step()
     stage.site.transact([Delete(PATHS.directive("a"))])
@@ -498,13 +474,10 @@ def test_an_isolation_of_an_earlier_incarnation_is_not_ours(stage: Stage) -> Non
 
 
 def test_a_leave_marks_itself_draining_hands_off_and_says_by_number_that_it_is_over(stage: Stage) -> None:
-    stage.own(0, 1)
-    stage.step()
+    stage.run(0, 1)
     stage.agent.leave()
     stage.step(1.0)
-    path = PATHS.directive("a")
-    draining = decode_directive(path, stage.site.get(path).data, "a", 0).draining
-    assert draining.incarnation == 1
+    assert stage.stored_directive().draining.incarnation == 1
     assert stage.runs == {0, 1}, "it keeps its partitions until they are taken"
     assert stage.health == "leaving"
     stage.give(0, 1)
@@ -539,7 +512,7 @@ def test_before_a_planned_restart_it_commits_and_ends_at_once_without_a_hand_off
     assert stage.agent.finished
     assert stage.offsets.committed("t", [0])[0].offset == 0
     assert stage.release(0) is None
-    found = decode_directive(PATHS.directive("a"), stage.site.get(PATHS.directive("a")).data, "a", 0)
+    found = stage.stored_directive()
     assert (found.draining, found.restart) == (former, asked.restart)
     assert read_claim(stage.site, PATHS, "a").ended == {1: Ending.LEFT}
 
@@ -559,7 +532,7 @@ def test_a_restart_that_keeps_nothing_for_it_changes_no_leave(stage: Stage, aske
     stage.agent.leave()
     stage.step(0.2)
     assert stage.runs == {0}
-    found = decode_directive(PATHS.directive("a"), stage.site.get(PATHS.directive("a")).data, "a", 0)
+    found = stage.stored_directive()
     assert found.draining is not None
     assert found.restart is not None, "the mark keeps what a person has asked for"
 
@@ -567,8 +540,7 @@ def test_a_restart_that_keeps_nothing_for_it_changes_no_leave(stage: Stage, aske
 def test_a_mark_that_somebody_else_overtakes_is_made_beside_what_he_wrote(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage.own(0)
-    stage.step()
+    stage.run(0)
     transact = stage.zk.transact
 
     def overtaken(operations: Sequence[Operation]) -> list[str | Stat | None]:
@@ -579,17 +551,13 @@ def test_a_mark_that_somebody_else_overtakes_is_made_beside_what_he_wrote(
     monkeypatch.setattr(stage.zk, "transact", overtaken)
     stage.agent.leave()
     stage.step(0.1)
-    found = decode_directive(PATHS.directive("a"), stage.site.get(PATHS.directive("a")).data, "a", 0)
-    assert found.isolation is not None
-    assert found.isolation.incarnation == 99
-    assert found.draining is not None
-    assert found.draining.incarnation == 1
+    found = stage.stored_directive()
+    assert (found.isolation.incarnation, found.draining.incarnation) == (99, 1)
 
 
 def test_a_mark_that_cannot_be_made_is_tried_again_in_time_and_not_at_once(stage: Stage) -> None:
     """An unreadable directive is not written over; retries without a pause would take ZooKeeper's time."""
-    stage.own(0)
-    stage.step()
+    stage.run(0)
     stage.site.transact([Create(PATHS.directive("a"), b"{")])
     stage.agent.leave()
     stage.step(1.0)
@@ -597,15 +565,13 @@ def test_a_mark_that_cannot_be_made_is_tried_again_in_time_and_not_at_once(stage
     stage.step()
     assert stage.woken == 0
     assert not stage.agent.finished
-    for _ in range(31):
-        stage.step(1.0)
+    stage.steps(31, 1.0)
     assert stage.agent.finished, "its deadline ends it all the same"
     assert stage.site.get(PATHS.directive("a")).data == b"{"
 
 
 def test_a_consumer_that_a_person_drains_leaves_once_it_holds_nothing(stage: Stage) -> None:
-    stage.own(0)
-    stage.step()
+    stage.run(0)
     stage.directive(Directive("a", draining=Draining("ada", "a new host", 1.0)))
     stage.step(60.0)
     assert not stage.agent.finished, "no deadline cuts the hand-off short"
@@ -620,11 +586,9 @@ def test_a_consumer_that_a_person_drains_leaves_once_it_holds_nothing(stage: Sta
 
 
 def test_past_its_deadline_a_leave_commits_and_ends_without_a_release(stage: Stage) -> None:
-    stage.own(0)
-    stage.step()
+    stage.run(0)
     stage.agent.leave()
-    for _ in range(31):
-        stage.step(1.0)
+    stage.steps(31, 1.0)
     assert stage.agent.finished
     assert stage.release(0) is None
     assert stage.offsets.committed("t", [0])[0].offset == 0
@@ -633,8 +597,7 @@ def test_past_its_deadline_a_leave_commits_and_ends_without_a_release(stage: Sta
 
 def test_a_consumer_asleep_past_its_deadline_still_waits_for_the_last_batch(stage: Stage) -> None:
     stage.kafka.append("t", 0, 10)
-    stage.own(0)
-    stage.step()
+    stage.run(0)
     held = stage.topics.ownerships["t"].holdings.ready()[0]
     held.hand_out(5, 0.0)
     stage.agent.leave()
@@ -649,8 +612,7 @@ def test_a_consumer_asleep_past_its_deadline_still_waits_for_the_last_batch(stag
 
 
 def test_a_dead_query_makes_the_consumer_leave_with_its_reason(stage: Stage) -> None:
-    stage.own(0)
-    stage.step()
+    stage.run(0)
     stage.topics.broken = "topic t: the query has ended: boom"
     stage.step(0.1)
     assert stage.agent.finished
@@ -665,20 +627,17 @@ def test_a_dead_query_makes_the_consumer_leave_with_its_reason(stage: Stage) -> 
 
 def test_a_consumer_that_fails_at_a_partition_says_so_and_is_not_stalled_while_it_waits(stage: Stage) -> None:
     stage.kafka.append("t", 0, 10)
-    stage.own(0)
-    stage.step()
+    stage.run(0)
     for number in range(1, 30):
         batch(stage, number)
         stage.topics.edit("t", lambda h: h.batches.fail([0], "ValueError: bad record"))
-        for _ in range(10):
-            stage.step(2.5)
+        stage.steps(10, 2.5)
     said = "partition 0 waits between offsets 0 and 10: ValueError: bad record (failed 29 times; tried again)"
     assert stage.health == f"failing: topic t: {said}"
     assert said in stage.agent.status().topics["t"].reports
     assert (stage.agent.failure, stage.agent.figures().topics["t"].failing) == ("", 1)
     batch(stage, 30)
-    for _ in range(160):
-        stage.step(2.0)
+    stage.steps(160, 2.0)
     assert "no progress for 300 s in partitions [0]" in stage.agent.failure, "a sink that hangs is noticed as ever"
 
 
@@ -690,15 +649,13 @@ def test_a_consumer_whose_topic_no_query_ever_reads_leaves(stage: Stage) -> None
         stage.write()  # a new epoch does not begin the wait anew
     assert stage.agent.failure == ""
     stage.topics.edit("t", lambda h: h.query_failed("the query could not be started: no such table"))
-    for _ in range(30):
-        stage.step(5.0)
+    stage.steps(30, 5.0)
     assert stage.agent.failure == "", "what fails is told, and tried again"
     stage.topics.edit("t", lambda h: h.open())
     stage.step(400.0)
     assert stage.agent.failure == ""
     stage.topics.edit("t", lambda h: setattr(h.grants, "opened", False))
-    for _ in range(32):
-        stage.step(10.0)
+    stage.steps(32, 10.0)
     assert stage.agent.failure == "topic t: no query has read partitions [0, 1] for 300 s"
 
 
@@ -707,8 +664,7 @@ def test_a_consumer_none_of_whose_queries_starts_does_not_register_and_says_why(
     stage.write()
     stage.step()
     stage.topics.edit("t", lambda h: h.query_failed("the query could not be started: no such table"))
-    for _ in range(30):
-        stage.step(1.0)
+    stage.steps(30, 1.0)
     assert stage.site.find(PATHS.member("a")) is None
     why = "topic t: the topic is not read: the query could not be started: no such table (failed 1 time; it is tried again)"
     assert stage.health == f"failing: {why}"
@@ -727,8 +683,7 @@ def batch(stage: Stage, number: int, records: int = 10) -> None:
 
 def usual_batches(stage: Stage) -> None:
     """Three batches of two seconds each."""
-    stage.own(0)
-    stage.step()
+    stage.run(0)
     for number in (1, 2, 3):
         batch(stage, number)
         stage.step(2.0)
@@ -768,8 +723,7 @@ def test_who_cannot_stop_a_partition_that_was_taken_away_leaves_with_the_reason(
     usual_batches(stage)
     batch(stage, 4)
     stage.give(0)
-    for _ in range(59):
-        stage.step(2.0)
+    stage.steps(59, 2.0)
     assert (stage.agent.failure, stage.runs) == ("", {0}), "it still runs partition 0"
     stage.step(3.0)
     assert stage.agent.failure == (
@@ -779,17 +733,8 @@ def test_who_cannot_stop_a_partition_that_was_taken_away_leaves_with_the_reason(
     assert stage.release(0) is None, "what did not pass the sink is not given on as if it had"
 
 
-def test_lag_without_progress_makes_the_consumer_leave(stage: Stage) -> None:
-    stage.kafka.append("t", 0, 10)
-    stage.own(0)
-    for _ in range(160):
-        stage.step(2.0)
-    assert "no progress for 300 s in partitions [0]" in stage.agent.failure
-
-
 def test_a_posted_node_is_acted_on_as_a_read(stage: Stage) -> None:
-    stage.own(0, 1)
-    stage.step()
+    stage.run(0, 1)
     stage.zk.suspend()
     newer = replace(stage.node, epoch=2, assignments={1: "a"}, since={1: 1})
     assert stage.agent.posted("t", encode_node(newer))
@@ -813,8 +758,7 @@ def test_a_late_post_keeps_no_hand_off_until_the_next_poll(stage: Stage) -> None
 def test_a_leaving_consumer_marks_its_incarnation_beside_a_persons_drain(stage: Stage) -> None:
     """A person's drain lasts over restarts, and moves partitions only; the end of a process is reported by the process alone."""
     asked = Draining("ada", "a new host", 1.0)
-    stage.own(0)
-    stage.step()
+    stage.run(0)
     stage.directive(Directive("a", draining=asked))
     stage.step()
     stage.agent.leave()
@@ -829,8 +773,7 @@ def test_a_leaving_consumer_marks_its_incarnation_beside_a_persons_drain(stage: 
 @pytest.mark.parametrize("drained", [False, True], ids=["by itself", "drained by a person"])
 def test_a_consumer_without_the_right_to_directives_announces_its_leave_in_its_own_node(drained: bool) -> None:
     stage = Stage(separate=True)
-    stage.own(0)
-    stage.step()
+    stage.run(0)
     if drained:
         stage.directive(Directive("a", draining=Draining("ada", "a new host", 1.0)))
         stage.step()
@@ -869,8 +812,7 @@ def test_without_the_registry_nobody_begins(stage: Stage, monkeypatch: pytest.Mo
 
 
 def test_hand_offs_that_have_begun_go_on_while_its_own_registration_cannot_be_read(stage: Stage) -> None:
-    stage.own(0, 1)
-    stage.step()
+    stage.run(0, 1)
     registered = stage.site.get(PATHS.member("a")).data
     stage.site.transact([SetData(PATHS.member("a"), b"{")])
     stage.step(5.1)
@@ -887,8 +829,7 @@ def test_hand_offs_that_have_begun_go_on_while_its_own_registration_cannot_be_re
 
 
 def test_in_a_new_session_nothing_is_acted_on_while_its_own_registration_cannot_be_read(stage: Stage) -> None:
-    stage.own(0)
-    stage.step()
+    stage.run(0)
     stage.zk.expire()
     stage.zk.resume()
     stage.site.transact([Create(PATHS.member("a"), b"{")])

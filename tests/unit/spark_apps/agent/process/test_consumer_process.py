@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
@@ -18,40 +17,22 @@ from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import ConsumerSession
 from spark_apps import plain
-from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.process import consumer_process
 from spark_apps.agent.process.consumer_process import ConsumerSettings, Process
+from spark_apps.agent.settings import Identity
 from tests.fakes.clock import FakeClock
 from tests.fakes.zookeeper import FakeZooKeeperServer
+from tests.unit.spark_apps.agent.process.test_agent import Topics
 
 PATHS = Paths("c")
 SETTINGS = ConsumerSettings(Settings("c", "127.0.0.1:1", {"bootstrap.servers": "127.0.0.1:1"}), "a")
 WITHIN_S = 60.0
-V = TypeVar("V")
 
 
-class NoTopics:
-    """Implements `topics.Topics` without managed topics."""
-
-    def names(self) -> tuple[str, ...]:
-        return ()
-
-    def appeared(self, topic: str, node: TopicNode) -> str:
-        raise AssertionError("there is no topic")
-
-    def edit(self, topic: str, change: Callable[[TopicOwnership], V]) -> V:
-        raise AssertionError("there is no topic")
-
-    why = ""
-
-    def failure(self) -> str:
-        return self.why
-
-    def trouble(self) -> str:
-        return ""
-
-    def halt(self) -> None:
-        pass
+def no_topics(failure: str = "") -> Topics:
+    topics = Topics(Identity("a", "c", 1), FakeClock())
+    topics.broken = failure
+    return topics
 
 
 class Site:
@@ -91,7 +72,7 @@ def code_of(run: Callable[[], int], leave: Callable[[], None]) -> int | None:
 def test_a_leave_that_comes_before_the_agent_is_there_ends_it_unregistered(site: Site) -> None:
     """As during Spark's warm-up of some seconds."""
     site.process.leave()
-    assert code_of(lambda: site.process.run(NoTopics()), site.process.leave) == 0
+    assert code_of(lambda: site.process.run(no_topics()), site.process.leave) == 0
     assert read_claim(site.zk, PATHS, "a").ended == {1: Ending.LEFT}
     assert site.registrations == 0, "nobody is given anything who only comes to leave"
 
@@ -100,10 +81,9 @@ def test_the_launcher_is_told_that_the_process_is_to_end_and_why(site: Site, tmp
     site.process.settings = replace(SETTINGS, run_folder=str(tmp_path))
     folder = RunFolder(tmp_path)
     assert folder.leaves() is None
-    broken = NoTopics()
-    broken.why = "topic t: the query has ended: boom"
-    assert code_of(lambda: site.process.run(broken), site.process.leave) == 1
-    assert folder.leaves() == broken.why
+    why = "topic t: the query has ended: boom"
+    assert code_of(lambda: site.process.run(no_topics(why)), site.process.leave) == 1
+    assert folder.leaves() == why
     folder.begin()
     assert folder.leaves() is None, "a new start has said nothing yet"
 
@@ -152,6 +132,6 @@ def test_every_field_of_a_registration_is_given(site: Site, monkeypatch: pytest.
 
     monkeypatch.setattr(consumer_process, "Member", member)
     site.process.leave()
-    site.process.run(NoTopics())
+    site.process.run(no_topics())
     by_others = {"registered_at", "formats", "problem"}  # ZooKeeper, the release, and its reader
     assert set(given) == {field.name for field in fields(Member)} - by_others

@@ -16,28 +16,17 @@ def all_levels(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
 
-class Consumer:
-    def __init__(self) -> None:
-        self.stands: dict[str, TopicAccount] = {}
-        self.asked = 0
-
-    def standing(self) -> dict[str, TopicAccount]:
-        self.asked += 1
-        return self.stands
-
-
 def test_it_says_what_is_new_and_what_is_over(caplog: pytest.LogCaptureFixture) -> None:
-    consumer = Consumer()
-    journal = Journal(consumer.standing)
     gone = (Problem("no ZooKeeper", frozenset({"zookeeper"})),)
     slow = (Problem("slow", frozenset({"tasks"})),)
-    steps = [
+    looks = [
         {"": TopicAccount(gone), "orders": TopicAccount((), frozenset({0, 1}), 3)},
         {"": TopicAccount(gone), "orders": TopicAccount(slow, frozenset({0, 1}), 3)},
         {"": TopicAccount(), "orders": TopicAccount(slow, frozenset({1, 2}), 4)},
     ]
-    for number, stands in enumerate(steps):
-        consumer.stands = stands
+    standing = iter(looks)
+    journal = Journal(lambda: next(standing))
+    for number in range(len(looks)):
         journal.look(number * EVERY_S)
     assert [(record.levelname, record.message, getattr(record, "topic", "")) for record in caplog.records] == [
         ("WARNING", "no ZooKeeper", ""),

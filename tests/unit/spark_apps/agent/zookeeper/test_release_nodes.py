@@ -39,8 +39,7 @@ def release_for(epoch: int) -> Release:
 
 
 def test_what_was_owned_at_a_poll_is_released_without_a_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    site.own(0, 1)
-    site.step()
+    site.run(0, 1)
     site.step(1.0)
     read = reads_of(site, monkeypatch)
     site.give(0, 1)
@@ -49,10 +48,11 @@ def test_what_was_owned_at_a_poll_is_released_without_a_read(site: Site, monkeyp
     assert site.release(0) == Release(2, "a", 1, 0, "g1", Token(1, 1, "g1"))
 
 
-def test_what_somebody_wrote_since_is_read_again_and_a_newer_release_stays(site: Site) -> None:
-    site.own(0, 1)
-    site.step()
-    site.step(1.0)
+@pytest.mark.parametrize("was_read", [False, True], ids=["a node that was not read", "a node that was read before"])
+def test_a_release_is_written_after_the_stop_and_never_replaces_a_newer_release(site: Site, was_read: bool) -> None:
+    site.run(0, 1)
+    if was_read:
+        site.step(1.0)
     newer = Release(90, "z", 1, 7, "g1", Token(80, 1, "g1"))
     site.site.transact([SetData(PATHS.partition("t", 1), encode_release(newer))])
     site.give(0, 1)
@@ -74,13 +74,11 @@ def test_a_node_that_may_not_be_written_is_reported_and_keeps_no_other_release(
             raise NoAccess(f"{PATHS.partition('t', 0)} may not be used by this ZooKeeper account")
         return real(operations)
 
-    site.own(0, 1, 2)
-    site.step()
+    site.run(0, 1, 2)
     with monkeypatch.context() as changed:
         changed.setattr(site.zk, "transact", transact)
         site.give(0, 1, 2)
-        for _ in range(4):
-            site.step(1.0)
+        site.steps(4, 1.0)
         assert [site.release(p) is not None for p in range(3)] == [False, True, True]
         assert [number for number in asked if number] == [3, 1, 1, 1], "it is tried again after a pause"
         assert site.reported("assignments/t/0 may not be used by this ZooKeeper account; the release waits")
@@ -90,8 +88,7 @@ def test_a_node_that_may_not_be_written_is_reported_and_keeps_no_other_release(
 
 
 def test_nothing_that_was_read_counts_for_another_session(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    site.own(0)
-    site.step()
+    site.run(0)
     site.step(1.0)
     read = reads_of(site, monkeypatch)
     site.zk.expire()
