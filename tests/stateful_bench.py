@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
@@ -61,6 +62,7 @@ class Bench:
         self.states: dict[int, StateOnReset] = {}
         self.sinks: dict[str, StatefulSink] = {}
         self.offsets: dict[int, int] = {}
+        self.owner, self.token = "b", Token(0, 1, "g1")
         for name in "ab":
             self.deploy(name, processor or Counting(), **how)
 
@@ -86,6 +88,11 @@ class Bench:
 
     def writer(self, name: str, topic_id: str = "id-1") -> Writer:
         return Writer(self.cluster, "orders", topic_id, name, self.partition_count, self.states)
+
+    def hand_over(self) -> None:
+        """Let the other consumer claim partition 0, at the next epoch."""
+        self.owner, self.token = "b" if self.owner == "a" else "a", replace(self.token, epoch=self.token.epoch + 1)
+        self.claim(self.owner, self.token)
 
     def claim(
         self,

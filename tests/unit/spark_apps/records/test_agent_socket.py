@@ -149,8 +149,10 @@ def test_a_second_live_reader_is_refused_and_a_later_one_is_not(
 def test_a_reader_waits_for_the_end_of_the_one_before(server: AgentServer, planner: Scripted) -> None:
     first = AgentClient(str(server.path), "r1", OPTIONS)
     threading.Timer(0.3, first.close).start()
-    AgentClient(str(server.path), "r2", OPTIONS).close()
+    second = AgentClient(str(server.path), "r2", {**OPTIONS, "kafkaSettingsFile": "kafka.json"})
     assert "attach r2" in planner.events
+    assert second.attached["settings_file"] == "kafka.json", "an option goes before the setting of the application"
+    second.close()
 
 
 def test_a_refusal_of_the_planner_reaches_the_query_as_its_sentence(server: AgentServer, planner: Scripted) -> None:

@@ -16,7 +16,6 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from coordinator_tasks.core.model import Token
 from tests.stateful_bench import DELAY_MS, ROWS, TIMED_ROWS, Bench
 
 OUTPUT = T.StructType().add("key", T.StringType()).add("seen", T.StringType())
@@ -128,18 +127,13 @@ def test_state_is_that_of_spark_s_own_tester_over_any_batches_and_hand_offs(
     batches: list[tuple[bool, list[tuple[str, int]]]],
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        bench, tester, expected = (
-            Bench(f"sqlite:///{folder}/rows.sqlite", Script(), rows=ROWS, output=OUTPUT),
-            TwsTester(Script()),
-            [],
-        )
-        owner, epoch = "a", 1
-        bench.claim(owner, Token(epoch, 1, "g1"))
+        bench = Bench(f"sqlite:///{folder}/rows.sqlite", Script(), rows=ROWS, output=OUTPUT)
+        tester, expected = TwsTester(Script()), []
+        bench.hand_over()
         for moves, rows in batches:
             if moves:
-                owner, epoch = ("b" if owner == "a" else "a"), epoch + 1
-                bench.claim(owner, Token(epoch, 1, "g1"))
-            bench.write(owner, Token(epoch, 1, "g1"), [(0, {"key": key, "amount": amount}) for key, amount in rows])
+                bench.hand_over()
+            bench.write(bench.owner, bench.token, [(0, {"key": key, "amount": amount}) for key, amount in rows])
             expected += expected_of_a_batch(tester, [(key, {"amount": amount}) for key, amount in rows])
         found = bench.query(f'SELECT "key", seen FROM "{bench.table}"')
         bench.close()
@@ -155,14 +149,13 @@ def test_timers_and_late_rows_are_those_of_spark_s_own_tester(
         how = {"rows": TIMED_ROWS, "output": OUTPUT, "time_mode": "EventTime"}
         bench = Bench(f"sqlite:///{folder}/rows.sqlite", Timed(), **how)
         tester = TwsTester(Timed(), timeMode="EventTime", eventTimeExtractor=lambda row: row["at"])
-        expected, watermark, owner, epoch = [], 0, "a", 1
-        bench.claim(owner, Token(epoch, 1, "g1"))
+        expected, watermark = [], 0
+        bench.hand_over()
         for moves, rows in batches:
             if moves:
-                owner, epoch = ("b" if owner == "a" else "a"), epoch + 1
-                bench.claim(owner, Token(epoch, 1, "g1"))
+                bench.hand_over()
             given_rows = [(0, {"key": key, "amount": amount, "at": at}) for key, amount, at in rows]
-            bench.write(owner, Token(epoch, 1, "g1"), given_rows)
+            bench.write(bench.owner, bench.token, given_rows)
             on_time = [(key, {"amount": amount, "at": at}) for key, amount, at in rows if at > watermark]
             expected += expected_of_a_batch(tester, on_time)
             latest = max(at for _, _, at in rows) - DELAY_MS

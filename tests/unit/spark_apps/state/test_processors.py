@@ -1,6 +1,9 @@
 """The ready-made processors over batches and hand-offs, and under Spark's own `TwsTester`."""
 
+import uuid
 from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +14,28 @@ from pyspark.sql import Row
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from coordinator_tasks.core.model import Token
 from spark_apps.state.processors import DropDuplicates, LastValue, RunningTotals, Sessions, TumblingWindows
 from tests.stateful_bench import DELAY_MS, NEW, OLD, TIMED_ROWS, Bench
 
 SUMS = T.StructType().add("amount", T.LongType())
 
 
-def bench_of(folder: Path | str, processor: Any, time_mode: str = "None", **how: Any) -> Bench:
-    made = Bench(f"sqlite:///{folder}/rows.sqlite", processor, rows=TIMED_ROWS, output="", time_mode=time_mode, **how)
-    made.claim("a", OLD)
-    return made
+Open = Callable[..., Bench]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Open]:
+    """Makes a bench with a processor, claimed by `a`."""
+    with ExitStack() as ending:
+
+        def made(processor: Any, time_mode: str = "None", **how: Any) -> Bench:
+            url = f"sqlite:///{tmp_path}/{uuid.uuid4().hex}.sqlite"
+            bench = Bench(url, processor, rows=TIMED_ROWS, output="", time_mode=time_mode, **how)
+            ending.callback(bench.close)
+            bench.claim("a", OLD)
+            return bench
+
+        yield made
 
 
 def orders(*given_rows: tuple[str, int | None, int]) -> list[tuple[int, dict[str, Any]]]:
@@ -29,44 +43,37 @@ def orders(*given_rows: tuple[str, int | None, int]) -> list[tuple[int, dict[str
     return [(0, {"key": key, "amount": amount, "at": at * 1_000}) for key, amount, at in given_rows]
 
 
-def moved(bench: Bench) -> None:
-    bench.claim("b", NEW)
-
-
-def test_running_totals_count_and_sum_over_a_hand_off(tmp_path: Path) -> None:
-    bench = bench_of(tmp_path, RunningTotals(SUMS))
+def test_running_totals_count_and_sum_over_a_hand_off(opened: Open) -> None:
+    bench = opened(RunningTotals(SUMS))
     bench.write("a", OLD, orders(("tea", 3, 1), ("tea", None, 2), ("coffee", None, 3)))
-    moved(bench)
+    bench.claim("b", NEW)
     bench.write("b", NEW, orders(("tea", 4, 4)))
     assert bench.totals() == [("coffee", "1", "None"), ("tea", "2", "3"), ("tea", "3", "7")]
-    bench.close()
 
 
-def test_the_last_value_of_a_key_is_returned_with_the_value_before(tmp_path: Path) -> None:
-    bench = bench_of(tmp_path, LastValue(SUMS))
+def test_the_last_value_of_a_key_is_returned_with_the_value_before(opened: Open) -> None:
+    bench = opened(LastValue(SUMS))
     bench.write("a", OLD, orders(("door", 1, 1), ("door", 2, 2)))
-    moved(bench)
+    bench.claim("b", NEW)
     bench.write("b", NEW, orders(("door", 5, 3)))
     assert bench.totals() == [("door", "1", "2"), ("door", "2", "5"), ("door", "None", "1")]
-    bench.close()
 
 
-def test_duplicates_within_the_time_are_left_out_over_a_hand_off(tmp_path: Path) -> None:
-    bench = bench_of(tmp_path, DropDuplicates(60_000), "ProcessingTime")
+def test_duplicates_within_the_time_are_left_out_over_a_hand_off(opened: Open) -> None:
+    bench = opened(DropDuplicates(60_000), "ProcessingTime")
     bench.write("a", OLD, orders(("A-17", 1, 1), ("A-17", 2, 1), ("A-18", 3, 1)))
-    moved(bench)
+    bench.claim("b", NEW)
     bench.now_s += 59
     bench.write("b", NEW, orders(("A-17", 4, 1)))
     bench.now_s += 2
     bench.write("b", NEW, orders(("A-17", 5, 1)))
     assert [(row[0], row[3]) for row in bench.totals()] == [("A-17", "1"), ("A-17", "5"), ("A-18", "3")]
-    bench.close()
 
 
-def test_a_window_is_returned_once_the_watermark_has_passed_its_end(tmp_path: Path) -> None:
-    bench = bench_of(tmp_path, TumblingWindows(10_000, "at", SUMS), "EventTime")
+def test_a_window_is_returned_once_the_watermark_has_passed_its_end(opened: Open) -> None:
+    bench = opened(TumblingWindows(10_000, "at", SUMS), "EventTime")
     bench.write("a", OLD, orders(("tea", 1, 1), ("tea", 2, 9), ("coffee", 5, 3)))
-    moved(bench)
+    bench.claim("b", NEW)
     bench.write("b", NEW, orders(("tea", 4, 10)))
     assert bench.totals() == [], "the watermark is a second behind"
     bench.write("b", NEW, orders(("tea", 4, 11)))
@@ -74,37 +81,34 @@ def test_a_window_is_returned_once_the_watermark_has_passed_its_end(tmp_path: Pa
     assert found == [("coffee", "00:00:00", "00:00:10", "1", "5"), ("tea", "00:00:00", "00:00:10", "2", "3")]
     bench.write("b", NEW, orders(("tea", 100, 5)))
     assert len(bench.totals()) == 2, "a late row is left out"
-    bench.close()
 
 
-def test_a_window_of_an_idle_partition_closes_by_the_clock(tmp_path: Path) -> None:
-    bench = bench_of(tmp_path, TumblingWindows(10_000, "at", SUMS), "EventTime", idle_s=30.0)
+def test_a_window_of_an_idle_partition_closes_by_the_clock(opened: Open) -> None:
+    bench = opened(TumblingWindows(10_000, "at", SUMS), "EventTime", idle_s=30.0)
     now = bench.now_s = 1_000.0
     bench.write("a", OLD, orders(("tea", 1, int(now) - 4)))
     for seconds, closed in ((30, 0), (31, 1), (60, 1)):
         bench.now_s = now + seconds
         bench.idle("a", OLD, 0)
         assert len(bench.totals()) == closed, f"{seconds} s after the window's end, 1 s of delay, 30 s idle"
-    moved(bench)
+    bench.claim("b", NEW)
     bench.write("b", NEW, orders(("tea", 2, int(now) + 20), ("tea", 5, int(now) + 35)))
     bench.now_s = now + 100
     bench.idle("b", NEW, 0)
     assert [row[-2:] for row in bench.totals()] == [("1", "1"), ("1", "5")], "the watermark has moved: a row is late"
-    bench.close()
 
 
-def test_an_idle_partition_without_state_has_no_watermark(tmp_path: Path) -> None:
-    bench = bench_of(tmp_path, TumblingWindows(10_000, "at", SUMS), "EventTime", idle_s=30.0)
+def test_an_idle_partition_without_state_has_no_watermark(opened: Open) -> None:
+    bench = opened(TumblingWindows(10_000, "at", SUMS), "EventTime", idle_s=30.0)
     bench.idle("a", OLD, 0)
     assert bench.stored() == []
-    bench.close()
 
 
-def test_a_session_ends_after_a_gap_and_rows_between_two_sessions_join_them(tmp_path: Path) -> None:
-    bench = bench_of(tmp_path, Sessions(5_000, "at", SUMS), "EventTime")
+def test_a_session_ends_after_a_gap_and_rows_between_two_sessions_join_them(opened: Open) -> None:
+    bench = opened(Sessions(5_000, "at", SUMS), "EventTime")
     bench.write("a", OLD, orders(("ann", 1, 10), ("bob", 1, 10)))
     bench.write("a", OLD, orders(("ann", 2, 16), ("ann", 4, 13), ("bob", 2, 16)))
-    moved(bench)
+    bench.claim("b", NEW)
     bench.write("b", NEW, orders(("eve", 1, 40)))
     found = [(key, start[11:19], end[11:19], *rest) for key, start, end, *rest in bench.totals()]
     assert found == [
@@ -115,7 +119,23 @@ def test_a_session_ends_after_a_gap_and_rows_between_two_sessions_join_them(tmp_
     assert sorted(name for (name,) in bench.stored("name")) == ["$partition", "$timers", "sessions"], (
         "only eve's is open"
     )
-    bench.close()
+
+
+def test_expired_rows_do_not_count(opened: Open) -> None:
+    bench = opened(DropDuplicates(60_000), "ProcessingTime")
+    bench.write("a", OLD, orders(("A-17", 1, 1), ("A-18", 3, 1)))
+    bench.now_s += 61
+    bench.write("a", OLD, orders(("A-19", 1, 1)))
+    assert bench.sinks["a"].sizes[0].rows == 1
+    assert_counted(bench, "a")
+
+
+def assert_counted(bench: Bench, owner: str) -> None:
+    rows = [row for row in bench.stored() if row[0] != "$partition"]
+    timers = [row[3] for row in rows if row[0] == "$timers"]
+    size = bench.sinks[owner].sizes[0]
+    assert (size.rows, size.value_bytes) == (len(rows), sum(len(row[2]) for row in rows))
+    assert size.first_timer_ms == min(timers, default=None)
 
 
 BATCHES = st.lists(
@@ -124,37 +144,6 @@ BATCHES = st.lists(
     max_size=5,
 )
 TIMED = {"windows": TumblingWindows(10_000, "at", SUMS), "sessions": Sessions(7_000, "at", SUMS)}
-
-
-@pytest.mark.parametrize("kind", TIMED)
-@given(batches=BATCHES)
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-def test_the_size_of_the_state_is_that_of_its_rows(
-    kind: str, batches: list[list[tuple[str, int, int]]], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    bench = bench_of(tmp_path_factory.mktemp("rows"), TIMED[kind], "EventTime")
-    for batch in batches:
-        bench.write("a", OLD, orders(*batch))
-        assert_counted(bench)
-    bench.close()
-
-
-def test_expired_rows_do_not_count(tmp_path: Path) -> None:
-    bench = bench_of(tmp_path, DropDuplicates(60_000), "ProcessingTime")
-    bench.write("a", OLD, orders(("A-17", 1, 1), ("A-18", 3, 1)))
-    bench.now_s += 61
-    bench.write("a", OLD, orders(("A-19", 1, 1)))
-    assert bench.sinks["a"].sizes[0].rows == 1
-    assert_counted(bench)
-    bench.close()
-
-
-def assert_counted(bench: Bench) -> None:
-    rows = [row for row in bench.stored() if row[0] != "$partition"]
-    timers = [row[3] for row in rows if row[0] == "$timers"]
-    size = bench.sinks["a"].sizes[0]
-    assert (size.rows, size.value_bytes) == (len(rows), sum(len(row[2]) for row in rows))
-    assert size.first_timer_ms == min(timers, default=None)
 
 
 def expected(kind: str, rows: list[tuple[str, int, int]]) -> list[tuple[str, str, str]]:
@@ -172,21 +161,19 @@ def expected(kind: str, rows: list[tuple[str, int, int]]) -> list[tuple[str, str
 @pytest.mark.parametrize("kind", TIMED)
 @given(batches=BATCHES)
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-def test_windows_and_sessions_are_those_of_all_rows_that_were_not_late(
-    kind: str, batches: list[list[tuple[str, int, int]]], tmp_path_factory: pytest.TempPathFactory
+def test_windows_and_sessions_are_those_of_all_rows_that_were_not_late_and_their_state_is_counted(
+    kind: str, batches: list[list[tuple[str, int, int]]], opened: Open
 ) -> None:
-    bench = bench_of(tmp_path_factory.mktemp("rows"), TIMED[kind], "EventTime")
-    watermark, on_time, owner, epoch = 0, list[tuple[str, int, int]](), "a", 10
+    bench = opened(TIMED[kind], "EventTime")
+    watermark, on_time, bench.token = 0, list[tuple[str, int, int]](), NEW
     for batch in batches:
-        owner, epoch = "b" if owner == "a" else "a", epoch + 1
-        bench.claim(owner, Token(epoch, 1, "g1"))
-        bench.write(owner, Token(epoch, 1, "g1"), orders(*batch))
+        bench.hand_over()
+        bench.write(bench.owner, bench.token, orders(*batch))
+        assert_counted(bench, bench.owner)
         on_time += [row for row in batch if row[2] * 1_000 > watermark]
         watermark = max(watermark, max(at for _, _, at in batch) * 1_000 - DELAY_MS)
-    bench.write(owner, Token(epoch, 1, "g1"), orders(("end", 1, 1_000)))
-    found = sorted((key, count, total) for key, _, _, count, total in bench.totals())
-    bench.close()
-    assert found == expected(kind, on_time)
+    bench.write(bench.owner, bench.token, orders(("end", 1, 1_000)))
+    assert sorted((key, count, total) for key, _, _, count, total in bench.totals()) == expected(kind, on_time)
 
 
 def test_the_same_processors_run_under_spark_s_own_tester() -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import cast
 
 import pytest
-from structlog.contextvars import get_contextvars
 
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.core.errors import KafkaUnavailable
@@ -42,7 +41,6 @@ class Connected:
 
     def connect(self, node: TopicNode) -> GroupOffsets:
         self.levels.append(node.properties.get("isolation.level"))
-        self.thread, self.about = threading.current_thread(), dict(get_contextvars())
         self.meanwhile()
         return self.kafka.offsets(node.group_id)
 
@@ -80,6 +78,22 @@ def test_the_reader_gets_the_topics_properties_and_group_and_the_consumers_own_b
         "fetch.wait.max.ms": "7",
     }
     assert connected.connected(["read_committed"])
+
+
+@pytest.mark.parametrize(
+    ("delivery", "option", "stops"),
+    [
+        (Delivery.AT_LEAST_ONCE, "false", False),
+        (Delivery.EXACTLY_ONCE, "false", True),
+        (Delivery.AT_LEAST_ONCE, "true", True),
+    ],
+)
+def test_an_executor_leaves_out_lost_records_only_if_the_delivery_allows_it(
+    connected: Connected, delivery: Delivery, option: str, stops: bool
+) -> None:
+    connected.runner.agree(delivery)
+    given = connected.runner.attach("r", parse_options({"subscribe": "t", "failOnDataLoss": option}))
+    assert given.fail_on_data_loss is stops
 
 
 def test_the_ends_are_those_that_the_reader_reaches_by_its_own_option(connected: Connected) -> None:
