@@ -63,6 +63,8 @@ class Client:
         self.refused: set[int] = set()
         self.deleted: set[int] = set()
 
+    def close(self) -> None: ...
+
     def incremental_assign(self, places: Sequence[TopicPartition]) -> None:
         assert not {one.partition for one in places} & self.positions.keys(), "assigned twice"
         self.positions |= {one.partition: one.offset for one in places}
@@ -141,6 +143,10 @@ class Stage:
         """One turn of the thread, commits included."""
         self.topic._process(self.fetch())  # type: ignore[arg-type]
         self.tick(seconds)
+
+    def turns(self, count: int, seconds: float = 0.1) -> None:
+        for _ in range(count):
+            self.turn(seconds)
 
     def process(self, *messages: Message) -> None:
         self.topic._process(messages)  # type: ignore[arg-type]
@@ -252,8 +258,7 @@ def test_a_poison_record_stops_its_partition_alone_and_nothing_of_it_is_lost(
     (failure,) = stage.runner.status().failures
     assert failure.partitions == (0,)
     sink.poison.clear()
-    for _ in range(310):
-        stage.turn()
+    stage.turns(310)
     assert sink.of(0) == list(range(10))
     assert stage.runner.status().failures == ()
     assert not stage.reported("partition 0 waits")
@@ -272,8 +277,7 @@ def test_a_sink_that_is_away_is_waited_for_and_asked_seldom(make: Make) -> None:
     assert sink.calls < 14, "both together"
     assert stage.reported("partitions 0-1 wait: OSError: the database is gone")
     sink.away = False
-    for _ in range(310):
-        stage.turn()
+    stage.turns(310)
     assert (sink.of(0), sink.of(1)) == (list(range(10)), list(range(10)))
     assert stage.runner.status().failures == ()
 
@@ -292,13 +296,11 @@ def test_the_back_off_ends_with_its_cause(make: Make, ends: Callable[[Stage], ob
     sink = Fussy((0, 4))
     stage = make(plain.Output(sink))
     stage.own(0, 1)
-    for _ in range(100):
-        stage.turn()
+    stage.turns(100)
     assert stage.runner.status().failures
     sink.poison.clear()
     ends(stage)
-    for _ in range(5):
-        stage.turn()
+    stage.turns(5)
     assert sink.of(0)[-1] == 9
     assert stage.runner.status().failures == ()
 
@@ -307,8 +309,7 @@ def test_a_failing_partition_is_given_away_at_once_at_its_committed_position(mak
     sink = Fussy((0, 4))
     stage = make(plain.Output(sink))
     stage.own(0, 1)
-    for _ in range(100):
-        stage.turn()
+    stage.turns(100)
     epoch = stage.node.epoch + 1
     stage.see(assignments={1: "a"}, since={1: 2}, handoff={0: Handoff("a", "b", epoch)})
     release = stage.runner.ownership.releasing.outbox[0]
@@ -370,7 +371,7 @@ def test_a_reading_that_fails_begins_again_with_another_client_and_says_why(
     monkeypatch.setattr(stage.topic, "_warm_up", bool)
     monkeypatch.setattr(stage.topic._stop, "wait", wait)
     monkeypatch.setattr(stage.client, "consume", fail_twice)
-    monkeypatch.setattr(stage.client, "close", lambda: closed.append(True), raising=False)
+    monkeypatch.setattr(stage.client, "close", lambda: closed.append(True))
     stage.topic._run()
     why = f"the topic is not read: {error.__name__}: boom"
     assert told == [f"{why} (failed 1 time; it is tried again) 1", f"{why} (failed 2 times; it is tried again) 2"]
@@ -391,7 +392,6 @@ def test_a_client_whose_records_wait_for_a_slow_sink_is_kept_for_long(
 
     stage.own(0, 1)
     stage.turn()
-    monkeypatch.setattr(stage.client, "close", bool, raising=False)
     monkeypatch.setattr(stage.topic, "_stalled", lambda _: {1: 10})
     began = stage.clock.monotonic()
     assert looks(polled_at=began)
@@ -405,7 +405,6 @@ def test_a_client_whose_records_wait_for_a_slow_sink_is_kept_for_long(
 
 def test_each_new_client_has_more_time_than_the_one_before(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Skipping aborted records may take long, and a new client begins again."""
-    monkeypatch.setattr(stage.client, "close", bool, raising=False)
     monkeypatch.setattr(stage.topic, "_stalled", lambda _: {1: 10})
     began, times = stage.clock.monotonic(), list[float]()
     for _ in range(40):
@@ -450,8 +449,7 @@ def test_who_slept_hands_out_nothing_before_it_has_looked_and_nothing_when_anoth
     stage.topic._follow()
     stage.process(*stage.client.consume(0, 0.0))
     assert stage.read(0) == list(range(10))
-    for _ in range(3):
-        stage.turn(1.0)
+    stage.turns(3, 1.0)
     assert stage.read(0) == list(range(10))
     assert stage.committed(0) == 2910
     assert stage.reported("was taken by b")
@@ -466,8 +464,7 @@ def test_a_position_that_retention_has_overtaken_stops_its_partition_and_no_othe
     for partition in range(2):
         stage.kafka.append("t", partition, 10)
     stage.kafka.expire("t", 0, 15)
-    for _ in range(5):
-        stage.turn(0.5)
+    stage.turns(5, 0.5)
     assert stage.reported("partition 0: offsets 10 to 14 are gone, the log begins at 15: stopped; reset its offsets")
     assert not stage.reported("cannot be read"), "it is said once"
     assert not stage.reported("failOnDataLoss"), "no option of a plain consumer"
@@ -482,8 +479,7 @@ def test_a_position_behind_the_end_stops_its_partition_once_that_is_sure(stage: 
     stage.turn()
     assert stage.reported("partition 0 cannot be read")
     assert stage.runner.status().running.keys() == {0, 1}
-    for _ in range(round(TIMING.ahead_s) + 3):
-        stage.turn(1.0)
+    stage.turns(round(TIMING.ahead_s) + 3, 1.0)
     assert stage.reported("partition 0: its position 50 is behind the log's end 10")
     assert stage.runner.status().running.keys() == {1}
     assert stage.read(1) == list(range(10))

@@ -194,9 +194,13 @@ def test_a_hanging_jvm_blocks_no_caller_and_its_late_answer_counts() -> None:
     topic._spark.close()
 
 
-def test_a_consumer_ends_its_session_also_if_its_jvm_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A registered consumer keeps the remaining partitions while its session lives."""
-    answers, ended = threading.Event(), threading.Event()
+SPARK = cast(Any, SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]", getConf=dict, environment={})))
+
+
+@pytest.fixture
+def session_ended(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Consumers open without ZooKeeper, and without a source in Spark."""
+    ended = threading.Event()
 
     @contextmanager
     def opened(_: object) -> Iterator[object]:
@@ -204,19 +208,41 @@ def test_a_consumer_ends_its_session_also_if_its_jvm_hangs(monkeypatch: pytest.M
         ended.set()
 
     monkeypatch.setattr(consumer, "open_process", opened)
-    monkeypatch.setattr(consumer, "END_S", 0.1)
     monkeypatch.setattr("spark_apps.spark.session.check", lambda *_, **__: [])
-    monkeypatch.setattr("spark_apps.spark.source.register", lambda *_: None)
+    for name in ("register", "unregister"):
+        monkeypatch.setattr(f"spark_apps.spark.source.{name}", lambda *_: None)
+    return ended
+
+
+def test_a_consumer_ends_its_session_also_if_its_jvm_hangs(
+    session_ended: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A registered consumer keeps the remaining partitions while its session lives."""
+    answers = threading.Event()
+    monkeypatch.setattr(consumer, "END_S", 0.1)
     monkeypatch.setattr("spark_apps.spark.source.unregister", lambda _: answers.wait(20))
-    context = SimpleNamespace(master="local[2]", getConf=dict, environment={})
-    spark = SimpleNamespace(sparkContext=context)
-    site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
     began = time.monotonic()
-    with Consumer(cast(Any, spark), ConsumerSettings(site, "a")):
+    with Consumer(SPARK, ConsumerSettings(SITE, "a")):
         pass
-    assert ended.is_set()
+    assert session_ended.is_set()
     assert time.monotonic() - began < 5
     answers.set()
+
+
+@pytest.mark.usefixtures("session_ended")
+@pytest.mark.parametrize("given", [False, True], ids=["a temporary folder", "a given one"])
+def test_a_consumer_leaves_nothing_of_its_checkpoints(
+    given: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    temporary, own = tmp_path / "temporary", tmp_path / "own"
+    for folder in (temporary, own):
+        folder.mkdir()
+    monkeypatch.setattr(consumer, "tempfile", SimpleNamespace(mkdtemp=lambda **_: str(temporary)))
+    how = SparkSettings(checkpoints=str(own) if given else "")
+    with Consumer(SPARK, ConsumerSettings(SITE, "a"), how) as made:
+        (made._checkpoints / "orders" / "1").mkdir(parents=True)
+    assert temporary.exists() is given
+    assert [one.name for one in own.rglob("*")] == (["c", "a"] if given else [])
 
 
 def test_a_topic_that_appears_while_the_jvm_hangs_does_not_hang_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,32 +276,6 @@ def test_a_topic_that_appears_while_the_jvm_hangs_does_not_hang_the_agent(monkey
     assert time.monotonic() - began < 5
     assert cores == [8, 8, 8], "what Spark said last"
     answers.set()
-
-
-@pytest.mark.parametrize("given", [False, True], ids=["a temporary folder", "a given one"])
-def test_a_consumer_leaves_nothing_of_its_checkpoints(
-    given: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    @contextmanager
-    def opened(_: object) -> Iterator[object]:
-        yield SimpleNamespace(identity=SimpleNamespace(consumer="a", cluster="c", incarnation=1))
-
-    monkeypatch.setattr(consumer, "open_process", opened)
-    monkeypatch.setattr("spark_apps.spark.session.check", lambda *_, **__: [])
-    for name in ("register", "unregister"):
-        monkeypatch.setattr(f"spark_apps.spark.source.{name}", lambda *_: None)
-    temporary, own = tmp_path / "temporary", tmp_path / "own"
-    for folder in (temporary, own):
-        folder.mkdir()
-    monkeypatch.setattr(consumer, "tempfile", SimpleNamespace(mkdtemp=lambda **_: str(temporary)))
-    context = SimpleNamespace(master="local[2]", getConf=dict, environment={})
-    spark = SimpleNamespace(sparkContext=context)
-    how = SparkSettings(checkpoints=str(own) if given else "")
-    site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
-    with Consumer(cast(Any, spark), ConsumerSettings(site, "a"), how) as made:
-        (made._checkpoints / "orders" / "1").mkdir(parents=True)
-    assert temporary.exists() is given
-    assert [one.name for one in own.rglob("*")] == (["c", "a"] if given else [])
 
 
 def test_a_query_that_lost_records_starts_again_without_their_partition() -> None:
@@ -316,7 +316,7 @@ def test_a_consumer_that_cannot_read_a_test_batch_does_not_serve(monkeypatch: py
         raise Refused("cannot read a test batch")
 
     monkeypatch.setattr(consumer, "warm_up", refuse)
-    made = Consumer(cast(Any, None), ConsumerSettings(Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"}), "a"))
+    made = Consumer(cast(Any, None), ConsumerSettings(SITE, "a"))
     made.pipeline("orders", cast(Any, "build"))
     quiet = {"wants": lambda _: None, "leave": lambda _=None: None}
     made._process = cast(Any, SimpleNamespace(**quiet, run=lambda _: pytest.fail("it has registered")))
@@ -428,9 +428,8 @@ def test_what_ended_a_query_is_said_by_its_deepest_cause(why: str, says: str) ->
     [({"pattern": "("}, "is no pattern of topics: missing"), ({}, "one of"), ({"name": "a", "pattern": "b"}, "one of")],
 )
 def test_a_pipeline_that_cannot_be_is_refused(arguments: dict[str, str], says: str) -> None:
-    site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
     with pytest.raises(Refused, match=says):
-        Consumer(cast(Any, None), ConsumerSettings(site, "a")).pipeline(build=cast(Any, "b"), **cast(Any, arguments))
+        Consumer(cast(Any, None), ConsumerSettings(SITE, "a")).pipeline(build=cast(Any, "b"), **cast(Any, arguments))
 
 
 @pytest.mark.parametrize(
@@ -442,8 +441,7 @@ def test_a_pipeline_that_cannot_be_is_refused(arguments: dict[str, str], says: s
     ],
 )
 def test_a_second_pipeline_that_nothing_would_reach_is_refused(arguments: dict[str, Any], says: str) -> None:
-    site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
-    made = Consumer(cast(Any, None), ConsumerSettings(site, "a"))
+    made = Consumer(cast(Any, None), ConsumerSettings(SITE, "a"))
     made.pipeline(build=cast(Any, "b"), **arguments)
     with pytest.raises(Refused, match=f"the {says}; write both outputs in one function"):
         made.pipeline(build=cast(Any, "c"), **arguments)
@@ -452,9 +450,8 @@ def test_a_second_pipeline_that_nothing_would_reach_is_refused(arguments: dict[s
 
 def served(topics: tuple[str, ...], pipelines: Sequence[dict[str, Any]], spark_ui: str | None = None) -> list[Any]:
     """Calls of a consumer before the registration: topics, then Spark UI and application."""
-    site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
     context = SimpleNamespace(uiWebUrl=spark_ui, applicationId="local-17")
-    made = Consumer(cast(Any, SimpleNamespace(sparkContext=context)), ConsumerSettings(site, "a", topics))
+    made = Consumer(cast(Any, SimpleNamespace(sparkContext=context)), ConsumerSettings(SITE, "a", topics))
     for one in pipelines:
         made.pipeline(build=cast(Any, "b"), **one)
     seen: list[Any] = []
@@ -566,9 +563,8 @@ def query_of(operator: str, monkeypatch: pytest.MonkeyPatch, **how: Any) -> dict
     monkeypatch.setattr(source, "load", load)
     monkeypatch.setattr(outputs, "check_writer", lambda _: None)
     monkeypatch.setattr(progress, "start", lambda writer: told.update(started=isinstance(writer, Writer)))
-    site = Settings("c", "zk:2181", {"bootstrap.servers": "k:9092"})
     settings = SparkSettings(options={"failOnDataLoss": "false"}, pipeline={"database": "d"}, hooks=HOOKS, **how)
-    made = Consumer(cast(Any, Session(told)), ConsumerSettings(site, "a"), settings)
+    made = Consumer(cast(Any, Session(told)), ConsumerSettings(SITE, "a"), settings)
     runner = SimpleNamespace(topic="orders", agree=lambda *terms: told.update(agreed=terms))
     made._query(cast(Any, runner), cast(Any, build), 1)
     return told

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -103,28 +104,23 @@ def consumer(tmp_path: Path) -> Iterator[Launched]:
 
 def up(consumer: Launched) -> tuple[int, int, int]:
     """Launcher, driver and helper, once all are there."""
-    pid = int(str(consumer.start()["pid"]))
+    answer = consumer.start()
+    assert answer["started"] is True
+    pid = int(str(answer["pid"]))
     eventually((consumer.folder.path / "helper").exists)
     tree = {process.pid: process for process in psutil.Process(pid).children(recursive=True)}
     driver = next(p for p, process in tree.items() if process.cmdline()[1].endswith("driver.py"))
     return pid, driver, consumer.number_in("helper")
 
 
-def test_the_caller_is_free_at_once_and_the_launcher_has_a_session_of_its_own(consumer: Launched) -> None:
+def test_the_caller_is_free_at_once_and_a_second_launch_of_a_living_one_changes_nothing(consumer: Launched) -> None:
     began = time.monotonic()
-    answer = consumer.start()
-    assert time.monotonic() - began < 30, "the consumer itself runs on"
-    pid = int(str(answer["pid"]))
-    assert answer["started"] is True
-    assert os.getsid(pid) != os.getsid(os.getpid())
-    assert psutil.Process(pid).ppid() != os.getpid()
-
-
-def test_a_second_launch_of_a_living_one_changes_nothing(consumer: Launched) -> None:
     first, driver, _ = up(consumer)
+    assert time.monotonic() - began < 30, "the consumer itself runs on"
+    assert os.getsid(first) != os.getsid(os.getpid())
+    assert psutil.Process(first).ppid() != os.getpid()
     again = consumer.start()
-    assert again["started"] is False
-    assert again["pid"] == first
+    assert (again["started"], again["pid"]) == (False, first)
     assert psutil.pid_exists(driver)
     assert "driver is up" in consumer.folder.log.read_text()
 
@@ -298,21 +294,6 @@ def test_it_survives_the_death_of_everybody_around_its_caller(consumer: Launched
     assert not (consumer.folder.path / "told").exists()
 
 
-def test_a_start_without_an_incarnation_is_reported_once_and_the_next_launch_waits_for_nothing(
-    ended: LaunchRequest,
-) -> None:
-    ended.folder.incarnation.unlink()
-    ended.folder.write_ended(1, "exit code 1", 0.0)
-    tries: list[int] = []
-
-    def report(_: LaunchRequest, incarnation: int) -> None:
-        tries.append(incarnation)
-        raise StoreUnavailable("ZooKeeper does not answer")
-
-    assert not report_end(ended, report)
-    assert tries == [0]
-
-
 def test_a_run_folder_that_takes_no_file_is_named_with_what_to_do(tmp_path: Path) -> None:
     launched = Launched(tmp_path, "true")
     launched.folder.ended.mkdir(parents=True)  # a folder cannot be removed as a file
@@ -401,16 +382,35 @@ def ended(tmp_path: Path) -> LaunchRequest:
     return LaunchRequest("shop", "c1", folder, ("true",), report_limit_s=5.0)
 
 
-def test_the_report_is_tried_again_while_zookeeper_is_away(ended: LaunchRequest) -> None:
-    tries: list[int] = []
+def failing(times: int, tries: list[int]) -> Callable[[LaunchRequest, int], None]:
+    """A report that fails so often, since ZooKeeper is away."""
 
     def report(_: LaunchRequest, incarnation: int) -> None:
         tries.append(incarnation)
-        if len(tries) < 3:
+        if len(tries) <= times:
             raise StoreUnavailable("ZooKeeper does not answer")
 
-    assert report_end(ended, report)
+    return report
+
+
+def test_the_report_is_tried_again_until_zookeeper_is_there_or_the_limit_is_over(
+    ended: LaunchRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[int] = []
+    assert report_end(ended, failing(2, tries))
     assert tries == [3, 3, 3]
+    monkeypatch.setattr(launcher, "REPORT_PAUSE_MAX_S", 0.1)
+    assert not report_end(replace(ended, report_limit_s=0.3), failing(1_000, []))
+
+
+def test_a_start_without_an_incarnation_is_reported_once_and_the_next_launch_waits_for_nothing(
+    ended: LaunchRequest,
+) -> None:
+    ended.folder.incarnation.unlink()
+    ended.folder.write_ended(1, "exit code 1", 0.0)
+    tries: list[int] = []
+    assert not report_end(ended, failing(1_000, tries))
+    assert tries == [0]
 
 
 def test_what_others_say_makes_no_second_line_in_the_log(
@@ -422,12 +422,3 @@ def test_what_others_say_makes_no_second_line_in_the_log(
     assert not report_end(ended, refused)
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith(r"cannot be reported: x\n2026-11-25T01:02:03Z launcher forged\u001b[2J")
-
-
-def test_the_report_is_given_up_at_its_limit(ended: LaunchRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launcher, "REPORT_PAUSE_MAX_S", 0.1)
-
-    def report(_: LaunchRequest, _incarnation: int) -> None:
-        raise StoreUnavailable("ZooKeeper does not answer")
-
-    assert not report_end(LaunchRequest("shop", "c1", ended.folder, ("true",), report_limit_s=0.3), report)

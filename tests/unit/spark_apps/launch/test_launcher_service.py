@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -62,6 +62,11 @@ def zk(cluster: Cluster) -> FakeZooKeeper:
 @pytest.fixture
 def c(cluster: Cluster) -> Coordinator:
     return cluster.coordinator
+
+
+def serve_at_once(c: Coordinator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launcher_service, "open_coordinator", lambda _: nullcontext(c))
+    monkeypatch.setattr(launcher_service, "LOOK_S", 0.01)
 
 
 def folder_of(host: Host, consumer: str) -> RunFolder:
@@ -297,8 +302,7 @@ def test_a_fleet_that_no_program_can_be_started_with_keeps_no_other_one_from_bei
 def test_an_unreadable_fleet_ends_neither_the_service_nor_its_consumers(
     c: Coordinator, zk: FakeZooKeeper, host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(launcher_service, "open_coordinator", lambda _: nullcontext(c))
-    monkeypatch.setattr(launcher_service, "LOOK_S", 0.01)
+    serve_at_once(c, monkeypatch)
     fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-a",)))
     path, stop = c.paths.fleet("sales"), threading.Event()
     good = zk.get(path).data
@@ -394,43 +398,36 @@ def test_secrets_stand_in_private_files_only(c: Coordinator, host: Host, monkeyp
     assert folder.kafka.stat().st_mode & 0o077 == 0
 
 
-def test_a_base_folder_that_cannot_be_made_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "file"
-    file.touch()
-    monkeypatch.setattr(launcher_service, "settings_from_environment", lambda: SETTINGS)
-    monkeypatch.setattr(logs, "set_up", lambda _: None)
-    assert launcher_service.main(["--base", str(file), "--master", "local"]) == 2
-    assert f"the folder {file} cannot be made: File exists" in capsys.readouterr().err
+def taken_folder(folder: Path) -> list[str]:
+    (folder / "base").touch()
+    return ["--base", str(folder / "base")]
 
 
-def test_a_base_folder_that_takes_no_file_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / launcher_service.ALIVE).symlink_to("/no/such/folder/file")
-    monkeypatch.setattr(launcher_service, "settings_from_environment", lambda: SETTINGS)
-    monkeypatch.setattr(logs, "set_up", lambda _: None)
-    assert launcher_service.main(["--base", str(tmp_path), "--master", "local"]) == 2
-    err = capsys.readouterr().err
-    assert "cannot be written: No such file or directory; choose another base folder, or correct its rights" in err
-    assert err.count("\n") == 1
+def full_folder(folder: Path) -> list[str]:
+    (folder / launcher_service.ALIVE).symlink_to("/no/such/folder/file")
+    return ["--base", str(folder)]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("given", "says"),
     [
-        (["--conf", "x"], "--conf 'x' is not name=value"),
-        (["--conf", "a=1", "--conf", "a=2"], "--conf gives 'a' twice; give it once"),
-        ([], "no ZooKeeper address is set"),
+        (taken_folder, "/base cannot be made: File exists"),
+        (full_folder, "No such file or directory; choose another base folder, or correct its rights"),
+        (lambda _: ["--conf", "x"], "--conf 'x' is not name=value"),
+        (lambda _: ["--conf", "a=1", "--conf", "a=2"], "--conf gives 'a' twice; give it once"),
     ],
+    ids=["a file in place of the folder", "a folder that takes no file", "no setting", "a setting that is given twice"],
 )
-def test_wrong_settings_are_one_line(
-    arguments: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_what_cannot_be_served_is_one_line(
+    given: Callable[[Path], list[str]],
+    says: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in ("COORDINATOR_SETTINGS", "COORDINATOR_CLUSTER"):
-        monkeypatch.delenv(name, raising=False)
-    assert launcher_service.main(["--base", str(tmp_path), "--master", "local", *arguments]) == 2
+    monkeypatch.setattr(launcher_service, "settings_from_environment", lambda: SETTINGS)
+    monkeypatch.setattr(logs, "set_up", lambda _: None)
+    assert launcher_service.main(["--base", str(tmp_path), "--master", "local", *given(tmp_path)]) == 2
     err = capsys.readouterr().err
     assert says in err
     assert err.count("\n") == 1
