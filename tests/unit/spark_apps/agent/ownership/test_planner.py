@@ -77,6 +77,7 @@ def sizes_of(stage: Stage, planner: BatchPlanner, seconds: Callable[[int], float
         planner.ownership.requests.want_ends()
         stage.tick(0.1)
         batch = planner.offer(offset)
+        assert batch is not None
         sizes = {p: one.size for p, one in batch.ranges.items()}
         yield sizes
         stage.tick(seconds(sum(sizes.values())))
