@@ -395,28 +395,18 @@ WITHOUT_A_CAUSE = FROM_THE_JVM.partition("Caused by")[0]
 @pytest.mark.parametrize(
     ("why", "says"),
     [
-        (FROM_THE_JVM, "SQLException: no table orders"),
-        (BY_PYTHON, "SQLException: no table orders"),
-        (BY_THE_READER, "DataLost: topic orders"),
-        (BY_A_PIPELINE, "RuntimeException: DataLost: topic orders"),
-        (WITHOUT_A_CAUSE, "SparkException: Job aborted due to stage failure"),
-        ("e" * 2_000, "e" * 997 + "..."),
-        (NESTED, "ReadFailed: topic orders cannot be read: the broker is gone"),
-        (IN_THE_SOURCE, "ValueError"),
-        ("\n[STREAM_FAILED] the query\nhas failed", "[STREAM_FAILED] the query"),
-        ("", "RuntimeError"),
-    ],
-    ids=[
-        "in the JVM",
-        "in the JVM, by Python",
-        "in a task, by the reader",
-        "in a task, by what a record says",
-        "in the JVM, without a cause",
-        "very long",
-        "on an executor",
-        "in the source",
-        "in Spark",
-        "without a word",
+        pytest.param(FROM_THE_JVM, "SQLException: no table orders", id="in the JVM"),
+        pytest.param(BY_PYTHON, "SQLException: no table orders", id="in the JVM, by Python"),
+        pytest.param(BY_THE_READER, "DataLost: topic orders", id="in a task, by the reader"),
+        pytest.param(BY_A_PIPELINE, "RuntimeException: DataLost: topic orders", id="in a task, by what a record says"),
+        pytest.param(
+            WITHOUT_A_CAUSE, "SparkException: Job aborted due to stage failure", id="in the JVM, without a cause"
+        ),
+        pytest.param("e" * 2_000, "e" * 997 + "...", id="very long"),
+        pytest.param(NESTED, "ReadFailed: topic orders cannot be read: the broker is gone", id="on an executor"),
+        pytest.param(IN_THE_SOURCE, "ValueError", id="in the source"),
+        pytest.param("\n[STREAM_FAILED] the query\nhas failed", "[STREAM_FAILED] the query", id="in Spark"),
+        pytest.param("", "RuntimeError", id="without a word"),
     ],
 )
 def test_what_ended_a_query_is_said_by_its_deepest_cause(why: str, says: str) -> None:

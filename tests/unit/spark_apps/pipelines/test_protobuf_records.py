@@ -19,24 +19,14 @@ def test_a_message_is_read_with_the_names_of_its_schema() -> None:
 @pytest.mark.parametrize(
     ("record", "problem"),
     [
-        (ORDER + ORDER, MORE),
-        (ORDER + b"\x10\x03", MORE),
-        (ORDER + b"\x10\x00", MORE),
-        (ORDER + b"\x78\x01", UNKNOWN),
-        (ORDER + b"\x00", NO_MESSAGE),
-        (ORDER[:-1], NO_MESSAGE),
-        (b"text", NO_MESSAGE),
-        (b"\x0a\x01\xff", NO_MESSAGE),
-    ],
-    ids=[
-        "a second message behind it",
-        "a field behind it",
-        "a default behind it",
-        "an unknown field behind it",
-        "a byte behind it",
-        "cut short",
-        "text",
-        "no UTF-8",
+        pytest.param(ORDER + ORDER, MORE, id="a second message behind it"),
+        pytest.param(ORDER + b"\x10\x03", MORE, id="a field behind it"),
+        pytest.param(ORDER + b"\x10\x00", MORE, id="a default behind it"),
+        pytest.param(ORDER + b"\x78\x01", UNKNOWN, id="an unknown field behind it"),
+        pytest.param(ORDER + b"\x00", NO_MESSAGE, id="a byte behind it"),
+        pytest.param(ORDER[:-1], NO_MESSAGE, id="cut short"),
+        pytest.param(b"text", NO_MESSAGE, id="text"),
+        pytest.param(b"\x0a\x01\xff", NO_MESSAGE, id="no UTF-8"),
     ],
 )
 def test_a_record_other_than_one_message_to_the_last_byte_is_refused(record: bytes, problem: str) -> None:
