@@ -113,7 +113,7 @@ class Recovery:
     ) -> None:
         self.policy = policy
         self._runner = runner
-        self._read = read
+        self.read = read
         self._send = send
         self._database = database
 
@@ -250,16 +250,12 @@ class Recovery:
             return []
         now_ms = int(time.time() * 1_000)
         spans = {place: Span(place[0], place[1], place[1] + 1) for place in bad}
-        together = self._read([*spans.values()], MAX_RECORD_BYTES)
+        together = self.read([*spans.values()], MAX_RECORD_BYTES)
         letters = []
         for place, (stage, error) in bad.items():
-            records = self._read([spans[place]], MAX_RECORD_BYTES) if together is None else together
+            records = self.read([spans[place]], MAX_RECORD_BYTES) if together is None else together
             letters.append(letter_of(writer, place, records, stage, error, now_ms))
         return letters
-
-    def records(self, spans: Spans, most_bytes: int) -> Records | None:
-        """Return the records of the spans from Kafka; `None` if they have more bytes, or some are lost."""
-        return self._read(spans, most_bytes)
 
     def _noted(self, steps: Steps, bad: Bad, refused: Mapping[int, SinkEntry]) -> Mapping[int, SinkEntry]:
         self.note({partition: step for partition, step in steps.items() if partition not in refused}, bad)

@@ -238,9 +238,9 @@ def _why_end(request: LaunchRequest, state: ConsumerState, now_s: float) -> str:
             state.passed_on = True
             target = driver.pid if driver else state.root_pid
             _say(f"asked to stop: passing it on to process {target}")
-            process_tree.send(target, signal.SIGTERM)
+            process_tree.send(signal.SIGTERM, target)
         elif now_s - state.stop_asked_s > request.stop_limit_s:
-            process_tree.send_all(signal.SIGKILL)
+            process_tree.send(signal.SIGKILL)
             state.forced = f"still there {request.stop_limit_s:g} s after it was asked to stop"
             return f"{state.forced}: ending all its processes"
     if request.folder.leaving.exists():

@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import time
+from contextlib import suppress
 
 import psutil
 
@@ -46,18 +47,12 @@ def python_with(argument: str) -> psutil.Process | None:
     return None
 
 
-def send(pid: int, number: signal.Signals) -> bool:
-    """Send a signal to a process below this process. Return False if absent."""
+def send(number: signal.Signals, pid: int | None = None) -> None:
+    """Send a signal to the process `pid`, if it is below this process; by default, to every process below."""
     for process in living():
-        if process.pid == pid:
-            return _send(process, number)
-    return False
-
-
-def send_all(number: signal.Signals) -> None:
-    """Send a signal to every process below this process."""
-    for process in living():
-        _send(process, number)
+        if pid in (None, process.pid):
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                process.send_signal(number)
 
 
 def reap(codes: dict[int, int]) -> bool:
@@ -74,11 +69,11 @@ def reap(codes: dict[int, int]) -> bool:
 
 def end_all(codes: dict[int, int], *, grace_s: float, poll_s: float = 0.05) -> None:
     """Send SIGTERM to all processes, wait at most `grace_s`, then send SIGKILL until all have ended."""
-    send_all(signal.SIGTERM)
+    send(signal.SIGTERM)
     deadline_s = time.monotonic() + grace_s
     while reap(codes):
         if time.monotonic() > deadline_s:
-            send_all(signal.SIGKILL)
+            send(signal.SIGKILL)
         time.sleep(poll_s)
 
 
@@ -87,11 +82,3 @@ def _alive(process: psutil.Process) -> bool:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
-
-
-def _send(process: psutil.Process, number: signal.Signals) -> bool:
-    try:
-        process.send_signal(number)
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
-        return False
-    return True

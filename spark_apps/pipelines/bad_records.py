@@ -78,7 +78,7 @@ def found_in(
         return bad, None
     records = None
     if rerun is not None and size_of(spans) <= MAX_OFFSETS:
-        records = recovery.records(spans, MAX_BYTES)
+        records = recovery.read(spans, MAX_BYTES)
     if rerun is None or records is None:
         raise error
     epochs = {partition: step.token.epoch for partition, step in steps.items()}

@@ -133,16 +133,16 @@ def test_a_record_that_kafka_does_not_give_again_now_commits_nothing(stage: Stag
     def away(*_: object) -> Any:
         raise KafkaUnavailable("away")
 
-    stage.recovery._read = away
+    stage.recovery.read = away
     with pytest.raises(KafkaUnavailable):
         stage.write({(0, 0): 1, (0, 1): BAD})
     assert (stage.stored(), stage.places(), stage.position()) == ([], [], None)
-    stage.recovery._read = lambda *_: {}
+    stage.recovery.read = lambda *_: {}
     stage.write({(0, 0): 1, (0, 1): BAD})
     (letter,) = stage.letters()
     assert letter.value is None
     assert letter.error.endswith("(the log no longer has the record)")
-    stage.recovery._read = lambda *_: None
+    stage.recovery.read = lambda *_: None
     stage.write({(0, 2): BAD})
     assert stage.letters()[1].error.endswith("(the record has more than 8,388,608 bytes, too many for a dead letter)")
 

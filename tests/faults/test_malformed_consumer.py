@@ -158,9 +158,9 @@ def test_what_cannot_be_read_keeps_nothing_else_waiting(name: str) -> None:
 
 
 def test_a_topic_node_that_is_posted_and_cannot_be_read_is_refused_and_changes_nothing() -> None:
-    stage, interface = busy(), Interface()
+    stage = busy()
+    interface = Interface(stage.agent.status, stage.agent.posted, stage.agent.condition, bytes)
     server = StatusServer(interface, tokens=StatusTokens("token"))
-    interface.serve(stage.agent.status, stage.agent.posted, stage.agent.condition, bytes)
     try:
         before = everything(stage)
         for raw in islice(unreadable(SEED, "topic node"), POSTED):

@@ -14,6 +14,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -37,43 +38,18 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
 log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
 class Interface:
-    """The sources of the server's answers. Set after the server starts: the registration needs its address."""
+    """The sources of the server's answers. Set after the server starts: the registration needs its address.
 
-    def __init__(self) -> None:
-        self._status: Callable[[], ConsumerStatus] | None = None
-        self._post: Callable[[str, bytes], bool] | None = None
-        self._condition: Callable[[], Condition] | None = None
-        self._metrics: Callable[[], bytes] | None = None
+    `post` takes a topic and the bytes of a topic node; False = unknown topic; raises `Malformed`. `condition` computes
+    no status. `metrics` returns text in Prometheus' format. `None` = the agent does not exist yet.
+    """
 
-    def serve(
-        self,
-        status: Callable[[], ConsumerStatus],
-        post: Callable[[str, bytes], bool],
-        condition: Callable[[], Condition],
-        metrics: Callable[[], bytes],
-    ) -> None:
-        """Answer requests from now on. `post` takes a topic and the bytes of a topic node; False = unknown topic.
-
-        `metrics` returns text in Prometheus' format.
-        """
-        self._post, self._condition, self._status, self._metrics = post, condition, status, metrics
-
-    def condition(self) -> Condition:
-        """Return the condition without computing a status."""
-        return Condition.STARTING if self._condition is None else self._condition()
-
-    def status(self) -> ConsumerStatus | None:
-        """Return the status; `None` before the agent exists."""
-        return None if self._status is None else self._status()
-
-    def metrics(self) -> bytes | None:
-        """Return the metrics; `None` before the agent exists."""
-        return None if self._metrics is None else self._metrics()
-
-    def post(self, topic: str, raw: bytes) -> bool:
-        """Return whether the topic is known, and hand the node over; raises `Malformed`."""
-        return False if self._post is None else self._post(topic, raw)
+    status: Callable[[], ConsumerStatus | None] = lambda: None
+    post: Callable[[str, bytes], bool] = lambda _topic, _raw: False
+    condition: Callable[[], Condition] = lambda: Condition.STARTING
+    metrics: Callable[[], bytes | None] = lambda: None
 
 
 class StatusServer:

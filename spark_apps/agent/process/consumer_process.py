@@ -184,7 +184,8 @@ class Process:
             know(incarnation=self.identity.incarnation, epoch_of=journal.epoch_of)
             with self._status(self.agent) as status:
                 figures = self.agent.figures
-                interface.serve(status, self.agent.posted, self.agent.condition, lambda: exposed(figures()))
+                interface.status, interface.post, interface.condition = status, self.agent.posted, self.agent.condition
+                interface.metrics = lambda: exposed(figures())
                 while not self.agent.finished:
                     self.agent.step()
                     journal.look(self.clock.monotonic())

@@ -24,8 +24,8 @@ from coordinator_tasks.status_tokens import StatusTokens
 from coordinator_tasks.tls_files import TlsFiles
 from spark_apps.agent.interface.status_server import Interface, StatusServer
 from tests.certificates import DAY, Authority, Pair
+from tests.unit.spark_apps.agent.interface.test_status_server import TOKEN, ends_within
 
-TOKEN = "secret"
 STATUS = ConsumerStatus("a", "c", 3, "boot", "ok")
 
 
@@ -40,8 +40,7 @@ def files(pair: Pair) -> TlsFiles:
 
 @contextmanager
 def served(tls: TlsFiles | None, status: Callable[[], ConsumerStatus] = lambda: STATUS) -> Iterator[StatusServer]:
-    interface = Interface()
-    interface.serve(status, lambda topic, _: topic == "t", lambda: Condition.OK, bytes)
+    interface = Interface(status, lambda topic, _: topic == "t", lambda: Condition.OK, bytes)
     server = StatusServer(interface, tokens=StatusTokens(TOKEN), tls=tls)
     try:
         yield server
@@ -113,22 +112,15 @@ def refused(authority: Authority, pair: Pair, ca: Path | str) -> str:
     return answer.detail
 
 
-def test_a_certificate_of_another_authority_is_refused_with_the_cause(authority: Authority, tmp_path: Path) -> None:
-    pair = Authority(tmp_path, "rogue").sign("a")
-    said = refused(authority, pair, authority.ca)
+def test_a_wrong_certificate_is_refused_with_the_cause(authority: Authority, tmp_path: Path) -> None:
+    foreign = Authority(tmp_path, "rogue").sign("a")
+    said = refused(authority, foreign, authority.ca)
     assert f"its certificate is not signed by an authority in {authority.ca}" in said
     assert "set status_ca" in said
-    assert "not signed by an authority that this host knows" in refused(authority, pair, "")
-
-
-def test_a_certificate_for_another_host_is_refused_with_the_cause(authority: Authority) -> None:
-    said = refused(authority, authority.sign("elsewhere", address="10.9.9.9"), authority.ca)
-    assert "its certificate is for another host" in said
-
-
-def test_an_expired_certificate_is_refused_with_the_cause(authority: Authority) -> None:
-    said = refused(authority, authority.sign("old", ends_in=-DAY), authority.ca)
-    assert "its certificate is not valid today" in said
+    assert "not signed by an authority that this host knows" in refused(authority, foreign, "")
+    elsewhere = authority.sign("elsewhere", address="10.9.9.9")
+    assert "its certificate is for another host" in refused(authority, elsewhere, authority.ca)
+    assert "its certificate is not valid today" in refused(authority, authority.sign("old", ends_in=-DAY), authority.ca)
 
 
 def test_a_plain_port_under_https_is_named(authority: Authority) -> None:
@@ -171,11 +163,10 @@ def test_handshakes_that_never_end_keep_nobody_out(authority: Authority, said: b
 
 def test_handshake_and_request_share_one_deadline(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_connections, "REQUEST_S", 0.6)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(authority.ca)
+    context = trusting(authority)
     with served(files(authority.sign("a"))) as server:
         with plain(server) as one:
-            assert ends_within(one, lambda: one.sendall(b"\x16")) < 2.0
+            assert ends_within(one, b"\x16") < 2.0
         with plain(server) as raw:
             time.sleep(0.4)  # two thirds of the time go by before the handshake begins
             began_s = time.monotonic()
@@ -185,20 +176,10 @@ def test_handshake_and_request_share_one_deadline(authority: Authority, monkeypa
             assert time.monotonic() - began_s < 0.5
 
 
-def ends_within(connection: socket.socket, send: Callable[[], None]) -> float:
-    """Seconds until the server ends a connection with a byte now and then."""
-    began_s = time.monotonic()
-    connection.settimeout(0.1)
-    while time.monotonic() < began_s + 5.0:
-        try:
-            send()
-            if not connection.recv(1000):
-                break
-        except TimeoutError:
-            continue
-        except OSError:
-            break
-    return time.monotonic() - began_s
+def trusting(authority: Authority) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(authority.ca)
+    return context
 
 
 def test_an_answer_that_nobody_reads_ends_at_the_deadline(
@@ -206,10 +187,8 @@ def test_an_answer_that_nobody_reads_ends_at_the_deadline(
 ) -> None:
     monkeypatch.setattr(http_connections, "REQUEST_S", 0.6)
     long = ConsumerStatus("a", "c", 3, "boot", "x" * 30_000_000)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(authority.ca)
     with served(files(authority.sign("a")), lambda: long) as server, plain(server) as raw:
-        one = context.wrap_socket(raw, server_hostname="localhost")
+        one = trusting(authority).wrap_socket(raw, server_hostname="localhost")
         one.sendall(b"GET /v1/status HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\n\r\n")
         read, began_s = 0, time.monotonic()
         while part := received(one, 8_000):
