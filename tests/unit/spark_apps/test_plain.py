@@ -24,7 +24,7 @@ GIVEN = replace(NODE, epoch=2, assignments={0: "a"}, since={0: 2}, incarnations=
 
 @dataclass
 class Clients:
-    """The calls of all Kafka clients, which are stuck until they are `free`."""
+    """The calls of all Kafka clients, which are stuck while they are not `free`."""
 
     refuses: bool = True
     entered: threading.Event = field(default_factory=threading.Event)
@@ -70,9 +70,8 @@ class Client:
 @pytest.fixture
 def clients(monkeypatch: pytest.MonkeyPatch) -> Clients:
     seen = Clients()
+    seen.free.set()
     monkeypatch.setattr(plain, "Consumer", lambda settings, *, logger: Client(seen, settings, logger))
-    monkeypatch.setattr(plain, "JOIN_TIMEOUT_S", 0.05)
-    monkeypatch.setattr(plain, "STUCK_S", 0.1)
     return seen
 
 
@@ -84,7 +83,10 @@ def kafka() -> FakeKafka:
 
 
 @pytest.fixture
-def topic(clients: Clients, kafka: FakeKafka) -> Iterator[plain.PlainTopic]:
+def topic(clients: Clients, kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch) -> Iterator[plain.PlainTopic]:
+    monkeypatch.setattr(plain, "JOIN_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(plain, "STUCK_S", 0.1)
+    clients.free.clear()
     runner = TopicRunner(
         "t", NODE, Identity("a", "c", 1), SystemClock(), lambda _: kafka.offsets("g"), bool, brokers="k:1"
     )

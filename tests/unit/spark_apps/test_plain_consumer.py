@@ -4,7 +4,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -23,42 +23,13 @@ from spark_apps.delivery import Delivery, TransactionalSink
 from spark_apps.delivery.hooks import ConsumerRebalanceListener, Hooks
 from spark_apps.delivery.lineage import Dataset
 from tests.fakes.kafka import FakeKafka
+from tests.unit.spark_apps.test_plain import Clients, clients
+
+__all__ = ["clients"]
 
 NODE = TopicNode("rogue:1", "g", 1, "g1", "id-1", initial_partitions=1)
 ROWS = Dataset("file", "/rows")
 SETTINGS = ConsumerSettings(Settings("c", "127.0.0.1:1", {"bootstrap.servers": "k:1"}), "a")
-
-
-class Client:
-    """A Kafka client without records; `made` has the settings and the end of each."""
-
-    made: list["Client"]
-
-    def __init__(self, settings: dict[str, str], **_: object) -> None:
-        self.settings, self.closed = settings, False
-        self.made.append(self)
-
-    def list_topics(self, *_: object, **__: object) -> SimpleNamespace:
-        return SimpleNamespace(topics={"t": SimpleNamespace(partitions={}), "u": SimpleNamespace(partitions={})})
-
-    def consume(self, *_: object) -> list[object]:
-        return []
-
-    def close(self) -> None:
-        self.closed = True
-
-
-@dataclass
-class Lineage:
-    """Records the calls of OpenLineage."""
-
-    told: list[tuple[object, ...]] = field(default_factory=list)
-
-    def began(self, *what: object) -> None:
-        self.told.append(("began", *what))
-
-    def ended(self, *what: object) -> None:
-        self.told.append(("ended", *what))
 
 
 class FakeProcess:
@@ -68,7 +39,11 @@ class FakeProcess:
         kafka = FakeKafka()
         kafka.create_topic("t", 1)
         self.settings, self.identity, self.clock = SETTINGS, Identity("a", "c", 1), SystemClock()
-        self.lineage = Lineage()
+        self.told: list[tuple[object, ...]] = []
+        self.lineage = SimpleNamespace(
+            began=lambda *what: self.told.append(("began", *what)),
+            ended=lambda *what: self.told.append(("ended", *what)),
+        )
         self.left: list[float | None] = []
         self._work = work
         self._offsets = kafka.offsets("g")
@@ -85,19 +60,11 @@ class FakeProcess:
         return self._work(cast("plain.PlainTopics", topics))
 
 
-@pytest.fixture
-def clients(monkeypatch: pytest.MonkeyPatch) -> list[Client]:
-    made: list[Client] = []
-    monkeypatch.setattr(Client, "made", made, raising=False)
-    monkeypatch.setattr(plain, "Consumer", Client)
-    return made
-
-
 Serve = Callable[[Callable[[plain.PlainTopics], int]], FakeProcess]
 
 
 @pytest.fixture
-def serve(clients: list[Client], monkeypatch: pytest.MonkeyPatch) -> Serve:
+def serve(clients: Clients, monkeypatch: pytest.MonkeyPatch) -> Serve:
     """The process opened by the next consumers."""
 
     def prepared(work: Callable[[plain.PlainTopics], int]) -> FakeProcess:
@@ -110,20 +77,19 @@ def serve(clients: list[Client], monkeypatch: pytest.MonkeyPatch) -> Serve:
         monkeypatch.setattr(plain, "open_process", opened)
         return process
 
-    assert clients == []
     return prepared
 
 
-def test_a_topic_that_appears_is_read_by_its_own_group_at_our_brokers(clients: list[Client]) -> None:
+def test_a_topic_that_appears_is_read_by_its_own_group_at_our_brokers(clients: Clients) -> None:
     process = FakeProcess(lambda _: 0)
     topics = plain.PlainTopics(cast("Process", process), plain.Output(lambda *_: None, writes=(ROWS,)))
     assert topics.appeared("t", NODE) == ""
     assert topics.names() == ("t",)
     assert (topics.failure(), topics.trouble()) == ("", "")
-    assert clients[0].settings["group.id"] == "g"
-    assert clients[0].settings["bootstrap.servers"] == "k:1"
+    assert clients.settings[0]["group.id"] == "g"
+    assert clients.settings[0]["bootstrap.servers"] == "k:1"
     topics.halt()
-    assert process.lineage.told == [("began", "t", "g", "k:1", (ROWS,)), ("ended", "t", "")]
+    assert process.told == [("began", "t", "g", "k:1", (ROWS,)), ("ended", "t", "")]
     topics.close()
 
 
@@ -138,19 +104,19 @@ def test_refused_kafka_settings_end_the_consumer_with_the_remedy() -> None:
     assert "agent-t" not in {one.name for one in threading.enumerate()}
 
 
-def test_a_topic_is_delivered_as_the_output_says(clients: list[Client]) -> None:
+def test_a_topic_is_delivered_as_the_output_says(clients: Clients) -> None:
     store = cast("TransactionalSink", SimpleNamespace())
     output = plain.Output(None, Delivery.EXACTLY_ONCE, store, Hooks(ConsumerRebalanceListener()))
     topics = plain.PlainTopics(cast("Process", FakeProcess(lambda _: 0)), output)
     topics.appeared("t", NODE)
     assert topics.edit("t", lambda ownership: ownership.holdings.terms) == Terms(claims=True, listening=True)
     assert topics._topics["t"].runner._sink is store
-    assert len(clients) == 1
+    assert len(clients.settings) == 1
     topics.close()
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_every_reader_and_its_client_end_with_the_consumer(serve: Serve, clients: list[Client], broken: bool) -> None:
+def test_every_reader_and_its_client_end_with_the_consumer(serve: Serve, clients: Clients, broken: bool) -> None:
     def work(topics: plain.PlainTopics) -> int:
         for topic in ("t", "u"):
             topics.appeared(topic, NODE)
@@ -166,7 +132,7 @@ def test_every_reader_and_its_client_end_with_the_consumer(serve: Serve, clients
             consumer.run()
     else:
         assert consumer.run() == 1
-    assert [one.closed for one in clients] == [True, True]
+    assert len(clients.closed) == 2
     assert cast("object", consumer.process) is process
 
 

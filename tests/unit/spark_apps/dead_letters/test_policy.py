@@ -11,10 +11,10 @@ from coordinator_tasks.core.model import KafkaRecord
 from spark_apps.dead_letters import DeadLettersRefused, OnError, Stage
 from spark_apps.dead_letters.recovery import Site
 from spark_apps.dead_letters.topic import sender
-from spark_apps.delivery import PositionMoved, SinkUnavailable
+from spark_apps.delivery import SinkUnavailable
 from spark_apps.delivery.database import Database, blames_record
 from spark_apps.pipelines import AtLeastOnce, ExactlyOnce, outputs
-from spark_apps.state import ProcessorFailed, StateChanged
+from spark_apps.state import ProcessorFailed
 from tests.letters_bench import letter
 
 RUNNER: Any = SimpleNamespace(topic="orders", group="g", isolation="")
@@ -119,11 +119,8 @@ def test_a_letter_in_a_topic_has_the_headers_of_kafka_connect_and_of_share_group
         (Refused("a fraction"), True),
         (DeadLettersRefused("x"), False),
         (SinkUnavailable("x"), False),
-        (PositionMoved("x"), False),
-        (StateChanged("x"), False),
         (CoordinatorError("x"), False),
         (ConnectionResetError(), False),
-        (TimeoutError(), False),
         (MemoryError(), False),
     ],
 )
