@@ -226,14 +226,12 @@ class Consumer(TopicReaders[TopicQuery]):
         return rows_before_sink(build(self._intercepted(topic, stream), self._how.pipeline))
 
     def leave(self, within_s: float | None = None) -> None:
-        """Ask for a clean leave; may be called from any thread."""
         if self._process is not None:
             self._process.leave(within_s)
 
     # agent.topics.Topics ---------------------------------------------------------------------------------------------
 
     def appeared(self, topic: str, node: TopicNode) -> str:
-        """Start the query of a topic with a matching pipeline."""
         process, server = self._process, self._server
         found = self._pipeline_of(topic)
         if found is None:

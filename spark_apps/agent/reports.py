@@ -56,7 +56,6 @@ class Reports:
         return tuple(one.sentence for one in self._found.values())
 
     def problems(self) -> tuple[Problem, ...]:
-        """Return the sentences, each with its matter."""
         return tuple(Problem(one.sentence, frozenset({matter})) for matter, one in self._found.items())
 
     def merged(self) -> tuple[str, ...]:

@@ -69,11 +69,9 @@ class Database:
                 raise
 
     def another(self, lock_wait_s: float | None = None) -> "Database":
-        """Return the same database with another connection."""
         return Database(self._url, lock_wait_s)
 
     def is_driver_error(self, error: Exception) -> bool:
-        """Return whether this error comes from the database or its connection."""
         return isinstance(error, self._dialect.error)
 
     def blames_record(self, error: Exception) -> bool:

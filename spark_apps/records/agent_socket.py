@@ -119,7 +119,6 @@ class AgentServer:
         self._thread.start()
 
     def serve(self, topic: str, planner: Planner) -> None:
-        """Answer readers of `topic` with `planner`."""
         with self._lock:
             self._planners[topic] = planner
 
@@ -185,7 +184,6 @@ class AgentServer:
             return planner
 
     def dismiss(self, topic: str, reader: str) -> None:
-        """Remove `reader` as the live reader of `topic`."""
         with self._lock:
             if self._readers.get(topic) == reader:
                 del self._readers[topic]

@@ -72,7 +72,6 @@ class Executors:
         )
 
     def close(self) -> None:
-        """Ask nothing more."""
         self._asking.close()
 
 

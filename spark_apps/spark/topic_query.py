@@ -72,7 +72,6 @@ class TopicQuery(TopicReader):
         self._thread = self._begin()
 
     def _begin(self) -> threading.Thread:
-        """Start the first or next query in a thread."""
         self._ended, self._query, self._dying_since = self._query, None, None
         self._readers, self._began_at = self.runner.readers, time.monotonic()
         thread = threading.Thread(

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -164,13 +164,10 @@ def _rehearsed(spark: SparkSession, rehearsal: Rehearsal, options: Mapping[str, 
 @contextmanager
 def _serving(spark: SparkSession, planner: WarmUpPlanner, settings_file: str) -> Iterator[None]:
     """Bind the source to an agent that serves only this planner."""
-    server = AgentServer(Reading("warm-up", 0, settings_file))
-    server.serve(planner.topic, planner)
-    try:
+    with closing(AgentServer(Reading("warm-up", 0, settings_file))) as server:
+        server.serve(planner.topic, planner)
         with source.bound(spark, str(server.path)):
             yield
-    finally:
-        server.close()
 
 
 def _warm_up(spark: SparkSession, options: Mapping[str, str], leaving: Callable[[], bool]) -> int:

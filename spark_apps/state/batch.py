@@ -196,7 +196,6 @@ class Batch:
         return TimerValues(self._handle.now_ms, watermark)
 
     def _load(self, partition: int, keys: Collection[bytes]) -> dict[bytes, Entry]:
-        """Return the state of these keys."""
         entries = {key: Entry(key) for key in keys}
         for key, name, value in self._state.find(partition, entries.keys()):
             if name == TIMERS or name in self._handle.variables:

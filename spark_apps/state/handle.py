@@ -78,7 +78,6 @@ class Entry:
 
     @property
     def timers(self) -> list[int]:
-        """Return the timers in order."""
         found: list[int] = self.contents.get(TIMERS, [])
         return found
 
@@ -124,7 +123,6 @@ class Handle(StatefulProcessorHandle):
 
     @property
     def entry(self) -> Entry:
-        """Return the state of the key that is being processed."""
         if self._entry is None:
             raise StateRefused(f"operator {self.operator} uses state outside of a key; use state in the handle methods")
         return self._entry

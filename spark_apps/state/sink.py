@@ -68,7 +68,6 @@ class StatefulSink(DatabaseSink):
 
     @property
     def idle_s(self) -> float:
-        """Return the seconds after which an idle partition gets an empty range."""
         return self._operator.idle_s
 
     def _add(self, cursor: Cursor, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table) -> None:

@@ -151,7 +151,6 @@ class StateRows:
         return {p: self._row(kind, p, name, bytes(value)) for p, value in found}
 
     def put_partition(self, partition: int, row: PartitionRow) -> None:
-        """Store the row about the partition as a whole."""
         self.put(partition, [(b"", PARTITION, msgspec.msgpack.encode(row), None)])
 
     def find(self, partition: int, keys: Collection[bytes]) -> Iterator[tuple[bytes, str, bytes]]:
@@ -170,7 +169,6 @@ class StateRows:
         self.cursor.executemany(_DELETE, [(*self._place, partition, *row) for row in rows])
 
     def drop(self, partition: int, name: str) -> None:
-        """Delete the rows of a state variable."""
         self.cursor.execute(_DROP, (*self._place, partition, name))
 
     def clear(self, partition: int) -> None:

@@ -94,7 +94,6 @@ class StatusServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop answering, and refuse connections."""
         self._server.shutdown()
         self._server.server_close()
         self._server.end_connections()

@@ -47,7 +47,6 @@ class BatchTimes:
         return f"a batch of {self._size} offsets has not ended for {now - self._began:.0f} s{known}"
 
     def age_s(self, now: float) -> float:
-        """Return the seconds since the batch under way began."""
         return now - self._began
 
     @property

@@ -120,7 +120,6 @@ class OwnedPartition:
         return now - self.looked_at <= fresh_s and not self.is_cooling_down(self.looked_at)
 
     def has_committed(self, end: int) -> bool:
-        """Return whether Kafka has acknowledged a commit up to `end`."""
         return self.commits.acknowledged is not None and self.commits.acknowledged >= end
 
     @property
@@ -151,7 +150,6 @@ class OwnedPartition:
         self.fenced = self.closing = True
 
     def acknowledge(self, offset: int, guarded: bool, now: float) -> None:
-        """Note that Kafka has acknowledged our commit."""
         self.commits.acknowledged = max(offset, self.commits.acknowledged or 0)
         self.commits.acknowledged_at = now
         self.commits.rewrite = self.commits.farewell = False
@@ -197,7 +195,6 @@ class OwnedPartition:
             self.passed = end
 
     def cover(self, end: int, now: float) -> None:
-        """Note that a batch up to `end` has passed the sink."""
         self.passed = max(self.passed, end)
         self.pending = self.passed < self.position
         self.progressed_at = now

@@ -66,7 +66,6 @@ class BatchPlanner:
         self._latest_at = self._clock.monotonic() + self.pacing.max_delay_s
 
     def initial(self) -> BatchOffset:
-        """Return the offset before the first batch."""
         return BatchOffset(self.ownership.topic)
 
     def offer(self, start: BatchOffset) -> BatchOffset | None:
@@ -185,7 +184,6 @@ class BatchPlanner:
         return BatchOffset(self.ownership.topic, batch, 1, ranges)
 
     def _available(self) -> list[Range]:
-        """Return the ranges that can be read now."""
         ready = sorted(self.ownership.batches.readable().items())
         ends = {p: self.ownership.batches.end_of(h) for p, h in ready}
         return [
@@ -195,7 +193,6 @@ class BatchPlanner:
         ]
 
     def _idle(self) -> list[Range]:
-        """Return an empty range for each idle partition."""
         idle_s, now, batches = self.ownership.holdings.terms.idle_s, self._clock.monotonic(), self.ownership.batches
         if idle_s == inf or batches.until_goal:
             return []

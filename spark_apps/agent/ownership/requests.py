@@ -97,12 +97,10 @@ class Requests:
         return self._schedule.next_at()
 
     def want_ends(self) -> None:
-        """Read the log's ends as soon as allowed, because batches are being planned."""
         self._schedule.want_ends()
 
     @property
     def ends_at(self) -> float:
-        """Return when the log's ends may be read again (monotonic seconds)."""
         return self._schedule.ends_at
 
     def unclaimed(self) -> tuple[Failure, ...]:

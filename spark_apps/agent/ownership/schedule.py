@@ -83,7 +83,6 @@ class Schedule:
     # ------------------------------------------------------------------------------------------------------
 
     def next(self) -> Work | None:
-        """Return the request that is due now, if any."""
         now = self._clock.monotonic()
         if now < self._retry_at:
             return None

@@ -98,7 +98,6 @@ class TopicOwnership:
         return Writer(identity.cluster, self.topic, holdings.topic_id, identity.consumer, holdings.partition_count)
 
     def problems(self) -> tuple[Problem, ...]:
-        """Return failures and all other reports."""
         return (*self.failing.problems(), *self.reports.problems())
 
     def status(self) -> TopicStatus:

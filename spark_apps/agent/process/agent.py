@@ -178,7 +178,6 @@ class Agent:
         return self._health()[0]
 
     def _health(self) -> tuple[Condition, str]:
-        """Return the condition, and the reason of a bad condition."""
         if self.failure:
             return Condition.FAILED, self.failure
         if self._leave_until is not None:

@@ -42,7 +42,6 @@ class Callbacks:
         self._thread.start()
 
     def committed(self, offsets: Mapping[int, int]) -> None:
-        """Pass an acknowledged commit to the interceptors."""
         with self._turn:
             self._commits.append(offsets)
             self._turn.notify_all()

@@ -57,7 +57,6 @@ class Cursor:
         return found
 
     def columns(self, table: str) -> list[str]:
-        """Return the names of the table's columns, in their order."""
         self._cursor.execute(f'SELECT * FROM "{table}" LIMIT 0')  # noqa: S608 (our own name)
         return [str(column[0]) for column in self._cursor.description]
 
@@ -100,7 +99,6 @@ class Cursor:
         """Hold the lock with this name until the end of the transaction, so that other transactions wait."""
 
     def _marked(self, statement: str) -> str:
-        """Return the statement with the driver's placeholders."""
         return statement
 
     def _storable(self, statement: str, values: Row) -> Row:  # noqa: ARG002 - a dialect names the statement
