@@ -44,9 +44,7 @@ def test_an_attribute_that_is_given_two_values_is_refused() -> None:
         ("--attribute", "=gold", "'=gold' is no attribute"),
     ],
 )
-def test_what_is_none_is_refused_with_what_it_may_be(
-    name: str, value: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_value_is_refused(name: str, value: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         given(f"{name}={value}")
     assert said in capsys.readouterr().err

@@ -47,7 +47,7 @@ def test_a_row_says_who_processed_what(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("before", "kept"), [("", []), ('{"offset": 4}\n', ['{"offset": 4}']), ('{"off', ['{"off'])])
-def test_the_first_row_of_a_process_begins_a_line_whatever_a_killed_one_has_left(
+def test_the_first_row_of_a_process_begins_a_line_after_a_torn_one(
     tmp_path: Path, before: str, kept: list[str]
 ) -> None:
     path = tmp_path / "rows.jsonl"

@@ -54,9 +54,7 @@ def test_an_unknown_log_level_is_refused_with_the_known_ones(capsys: pytest.Capt
     assert main._parse([*LEAST, "--log-level", "error"]).log_level == "ERROR"
 
 
-def test_a_name_of_the_site_becomes_its_address_and_a_log_in_beside_it_goes_nowhere(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_name_of_the_site_becomes_its_address_without_another_log_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIPELINE_schemaRegistryPassword", "of another registry")
     told = main._how(main._parse([*LEAST, "--set", "database=shop", "--set", "schemaRegistry=main"]), SITE)
     assert told.pipeline == {"database": "postgresql://w:pw@db/shop", "schemaRegistry": "https://reader:pw@registry"}

@@ -108,7 +108,7 @@ def wait_for(found: Callable[[], object]) -> None:
         time.sleep(0.001)
 
 
-def test_a_thread_that_does_not_end_goes_on_counting_as_running(
+def test_a_stuck_thread_counts_as_running(
     topic: plain.PlainTopic, clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic.halt()
@@ -127,9 +127,7 @@ def test_the_client_asks_its_own_brokers_under_the_topics_group(topic: plain.Pla
     assert not topic.problem
 
 
-def test_polls_are_short_while_a_partition_is_taken_up(
-    topic: plain.PlainTopic, clients: Clients, kafka: FakeKafka
-) -> None:
+def test_polls_are_short_while_a_partition_starts(topic: plain.PlainTopic, clients: Clients, kafka: FakeKafka) -> None:
     clients.free.set()
     assert set(clients.polls) <= {plain.POLL_S}
     kafka.down = True
@@ -149,9 +147,7 @@ def test_the_client_is_warmed_up_at_every_leader_and_reads_even_if_one_does_not_
     assert clients.warmed == [(one, plain.WARM_UP_TIMEOUT_S) for one in (asked[:2] if refuses else asked)]
 
 
-def test_another_client_is_asked_for_records_that_do_not_come(
-    topic: plain.PlainTopic, clients: Clients, kafka: FakeKafka
-) -> None:
+def test_a_client_that_is_stuck_is_replaced(topic: plain.PlainTopic, clients: Clients, kafka: FakeKafka) -> None:
     kafka.append("t", 0, 5)
     clients.free.set()
     topic.runner.edit(lambda ownership: ownership.grants.on_node(GIVEN))

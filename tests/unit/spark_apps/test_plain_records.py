@@ -241,9 +241,7 @@ class Fussy:
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit])
-def test_a_poison_record_stops_its_partition_alone_and_nothing_of_it_is_lost(
-    make: Make, error: type[BaseException]
-) -> None:
+def test_a_poison_record_stops_its_partition_alone_and_loses_nothing(make: Make, error: type[BaseException]) -> None:
     sink = Fussy((0, 4), error=error)
     stage = make(plain.Output(sink))
     stage.own(0, 1)
@@ -380,9 +378,7 @@ def test_a_reading_that_fails_begins_again_with_another_client_and_says_why(
     assert stage.runner.status().failures == ()
 
 
-def test_a_client_whose_records_wait_for_a_slow_sink_is_kept_for_long(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_whose_records_wait_for_a_slow_sink_is_kept(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     def looks(*, polled_at: float) -> bool:
         """Whether the client is kept, for the time of the last poll without remaining records."""
         stage.clock.advance(plain.STUCK_S)
@@ -417,9 +413,7 @@ def test_each_new_client_has_more_time_than_the_one_before(stage: Stage, monkeyp
     assert times == [10.0, 20.0, 50.0, 140.0]
 
 
-def test_a_client_is_given_time_and_the_logs_end_is_asked_for_now_and_then(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_has_time_and_the_logs_end_is_read_now_and_then(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[float] = []
     asked: list[float] = []
     monkeypatch.setattr(stage.topic, "_replace_stuck_client", lambda: looks.append(stage.clock.monotonic()))
@@ -436,9 +430,7 @@ def test_a_client_is_given_time_and_the_logs_end_is_asked_for_now_and_then(
 # A sleep --------------------------------------------------------------------------------------------------------------
 
 
-def test_who_slept_hands_out_nothing_before_it_has_looked_and_nothing_when_another_has_the_partition(
-    stage: Stage,
-) -> None:
+def test_who_slept_hands_out_nothing_before_a_look_nor_when_another_has_the_partition(stage: Stage) -> None:
     stage.own(0)
     stage.turn()
     fetched = stage.fetch()

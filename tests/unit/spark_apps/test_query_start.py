@@ -146,9 +146,7 @@ class Dying(Ended):
     isActive = True  # noqa: N815
 
 
-def test_a_failed_query_that_spark_calls_active_counts_as_ended_and_no_second_query_starts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_failed_query_that_spark_calls_active_has_ended_without_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Dying] = []
 
     def start(_: int) -> Any:
@@ -214,9 +212,7 @@ def session_ended(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return ended
 
 
-def test_a_consumer_ends_its_session_also_if_its_jvm_hangs(
-    session_ended: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hanging_jvm_keeps_no_session(session_ended: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     """A registered consumer keeps the remaining partitions while its session lives."""
     answers = threading.Event()
     monkeypatch.setattr(consumer, "END_S", 0.1)
@@ -231,9 +227,7 @@ def test_a_consumer_ends_its_session_also_if_its_jvm_hangs(
 
 @pytest.mark.usefixtures("session_ended")
 @pytest.mark.parametrize("given", [False, True], ids=["a temporary folder", "a given one"])
-def test_a_consumer_leaves_nothing_of_its_checkpoints(
-    given: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_consumer_removes_its_checkpoints(given: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     temporary, own = tmp_path / "temporary", tmp_path / "own"
     for folder in (temporary, own):
         folder.mkdir()
@@ -560,9 +554,7 @@ def query_of(operator: str, monkeypatch: pytest.MonkeyPatch, **how: Any) -> dict
     return told
 
 
-def test_a_query_carries_the_topics_name_and_its_holder_knows_delivery_and_listener(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_query_has_the_topics_name_and_agrees_on_delivery_and_listener(monkeypatch: pytest.MonkeyPatch) -> None:
     assert query_of("Project", monkeypatch) == {
         "tag": "orders",
         "options": {"includeAssignment": "true", "failOnDataLoss": "false", "subscribe": "orders"},
@@ -574,9 +566,7 @@ def test_a_query_carries_the_topics_name_and_its_holder_knows_delivery_and_liste
     }
 
 
-def test_a_query_that_keeps_state_is_not_started_unless_its_state_may_stay_behind(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_query_with_state_is_not_started_unless_its_state_may_stay_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Refused, match=r"keeps state between batches \(an aggregation\)"):
         query_of("Aggregate", monkeypatch)
     assert query_of("Aggregate", monkeypatch, state_stays_behind=True)["started"]

@@ -191,9 +191,7 @@ def test_a_database_without_its_client_is_refused_before_the_first_batch(
     Database("sqlite:///rows.sqlite")
 
 
-def test_a_connection_to_postgresql_ends_with_its_host_unless_its_own_options_say_otherwise(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_connection_to_postgresql_ends_with_its_host_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
 
     def connect(options: str) -> None:
@@ -234,9 +232,7 @@ def of_server(sqlstate: str) -> psycopg.OperationalError:
     ],
     ids=["no connection", "it broke", "shut down", "lock", "deadlock", "cancelled", "no table"],
 )
-def test_only_a_database_that_cannot_be_reached_is_away(
-    error: Exception, away: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_an_unreachable_database_is_away(error: Exception, away: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failing statement is an error of the pipeline, judged by an upgrade."""
 
     def connect(_: str) -> None:
@@ -282,9 +278,7 @@ def test_another_database_is_one_file_more(tmp_path: Path, monkeypatch: pytest.M
         Database("oracle://host/name")
 
 
-def test_a_claim_does_not_wait_for_long_for_a_writer_that_hangs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_claim_does_not_wait_long_for_a_writer_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who claims commits and looks for all partitions of the topic: those that stay would stop meanwhile."""
     monkeypatch.setattr("spark_apps.delivery.dialects.sqlite.BUSY_TIMEOUT_S", 3.0)
     monkeypatch.setattr("spark_apps.delivery.database_sink.CLAIM_WAIT_S", 0.1)
@@ -323,9 +317,7 @@ def test_a_claim_does_not_wait_for_long_for_a_writer_that_hangs(
         "%zz=1",
     ],
 )
-def test_a_parameter_of_libpq_that_loads_or_redirects_is_refused_before_it_connects(
-    query: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_parameter_of_libpq_that_loads_or_redirects_is_refused(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psycopg, "connect", lambda *_: pytest.fail("it connects"))
     with (
         pytest.raises(Refused, match=r"parameter|cannot be read") as raised,
@@ -339,9 +331,7 @@ def test_a_client_certificate_of_the_site_is_taken() -> None:
     Database("postgresql://w@db/shop?sslmode=verify-full&sslrootcert=/etc/ca.pem&sslcert=/etc/c.pem&sslkey=/etc/k.pem")
 
 
-def test_the_password_of_the_site_s_file_goes_to_no_other_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_password_of_the_site_s_file_goes_to_no_other_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     passwords = tmp_path / "pgpass"
     passwords.write_text("db.internal:*:*:*:s3cret\n")
     passwords.chmod(0o600)
@@ -402,9 +392,7 @@ def test_a_sink_s_tables_come_beside_those_of_a_site_s_own_database(tmp_path: Pa
         assert found.execute("SELECT * FROM texts").fetchall() == [("orders", 0, 1, "x")]
 
 
-def test_what_one_connection_writes_outlives_a_second_connection_and_the_close_of_another_process(
-    tmp_path: Path,
-) -> None:
+def test_what_one_connection_writes_outlives_another_connection_and_another_process(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/rows.sqlite"
     first, second = Database(url), Database(url)
     with first.transaction() as cursor:

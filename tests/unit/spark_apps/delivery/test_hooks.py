@@ -56,7 +56,7 @@ def test_interceptors_see_what_the_ones_before_left() -> None:
 
 
 @pytest.mark.parametrize("wrong", [Failing(ZeroDivisionError), Failing(SystemExit), Renaming()])
-def test_one_that_fails_exits_or_gives_other_columns_is_left_out_and_logged(
+def test_a_wrong_interceptor_is_left_out_and_logged(
     wrong: ConsumerInterceptor, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR):

@@ -92,9 +92,7 @@ def test_it_is_on_by_openlineages_own_settings(environ: Mapping[str, str], on: b
     assert is_on(environ) is on
 
 
-def test_a_client_that_is_missing_is_said_and_stops_nothing(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_missing_client_stops_nothing(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     def missing(_: str) -> None:
         raise ImportError
 
@@ -146,9 +144,7 @@ def test_a_pipeline_says_what_it_writes() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit])
-def test_what_a_pipeline_cannot_say_is_left_out_and_logged(
-    error: type[BaseException], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_a_pipeline_cannot_tell_is_logged(error: type[BaseException], caplog: pytest.LogCaptureFixture) -> None:
     def fails(_: object) -> list[Dataset]:
         raise error("no such setting")
 

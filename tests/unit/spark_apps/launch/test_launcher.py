@@ -393,9 +393,7 @@ def failing(times: int, tries: list[int]) -> Callable[[LaunchRequest, int], None
     return report
 
 
-def test_the_report_is_tried_again_until_zookeeper_is_there_or_the_limit_is_over(
-    ended: LaunchRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_report_is_tried_again_up_to_its_limit(ended: LaunchRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     tries: list[int] = []
     assert report_end(ended, failing(2, tries))
     assert tries == [3, 3, 3]
@@ -403,9 +401,7 @@ def test_the_report_is_tried_again_until_zookeeper_is_there_or_the_limit_is_over
     assert not report_end(replace(ended, report_limit_s=0.3), failing(1_000, []))
 
 
-def test_a_start_without_an_incarnation_is_reported_once_and_the_next_launch_waits_for_nothing(
-    ended: LaunchRequest,
-) -> None:
+def test_a_start_without_an_incarnation_is_reported_once_and_delays_no_launch(ended: LaunchRequest) -> None:
     ended.folder.incarnation.unlink()
     ended.folder.write_ended(1, "exit code 1", 0.0)
     tries: list[int] = []
@@ -413,9 +409,7 @@ def test_a_start_without_an_incarnation_is_reported_once_and_the_next_launch_wai
     assert tries == [0]
 
 
-def test_what_others_say_makes_no_second_line_in_the_log(
-    ended: LaunchRequest, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_others_say_makes_no_new_line_in_the_log(ended: LaunchRequest, capsys: pytest.CaptureFixture[str]) -> None:
     def refused(_: LaunchRequest, __: int) -> None:
         raise Refused("x\n2026-11-25T01:02:03Z launcher forged\x1b[2J")
 

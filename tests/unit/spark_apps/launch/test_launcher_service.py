@@ -113,9 +113,7 @@ def test_a_lock_that_cannot_be_opened_ends_neither_the_service_nor_the_others(
     assert not launcher_service.running(folder_of(host, "consumer-b"))
 
 
-def test_a_file_in_place_of_the_clusters_folder_does_not_end_the_service(
-    c: Coordinator, host: Host, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_in_place_of_a_folder_ends_nothing(c: Coordinator, host: Host, caplog: pytest.LogCaptureFixture) -> None:
     fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-a",)))
     host.base.mkdir()
     (host.base / "site").touch()
@@ -222,9 +220,7 @@ def test_a_failure_before_the_incarnation_is_shown_with_its_reason(
     assert [one.consumer for one in fleet.missing(c)] == ["a"], "the next start is due"
 
 
-def test_a_launch_that_fails_is_tried_again_after_a_growing_pause(
-    c: Coordinator, host: Host, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_failed_launches_have_growing_pauses(c: Coordinator, host: Host, caplog: pytest.LogCaptureFixture) -> None:
     fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-a",)))
     broken = Host(host.base, host.master, "/no/such/program", stop_limit_s=5)
     attempts = Attempts()
@@ -239,9 +235,7 @@ def test_a_launch_that_fails_is_tried_again_after_a_growing_pause(
     wait_until_ended(broken, "consumer-a")
 
 
-def test_a_round_of_many_slow_launches_counts_as_alive(
-    c: Coordinator, host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_round_of_slow_launches_counts_as_alive(c: Coordinator, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """The health check kills a service without a sign of life for two minutes, with all consumers of the container."""
     fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-a", "consumer-b")))
     alive = host.base / launcher_service.ALIVE
@@ -257,9 +251,7 @@ def test_a_round_of_many_slow_launches_counts_as_alive(
     assert signs == [True, True]
 
 
-def test_a_stop_within_a_round_launches_nobody_more(
-    c: Coordinator, host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stop_within_a_round_ends_the_launches(c: Coordinator, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launcher_service, "open_coordinator", lambda _: nullcontext(c))
     fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-a", "consumer-b")))
     stop, launched = threading.Event(), list[str]()
@@ -357,9 +349,7 @@ def test_what_is_refused_at_the_start_ends_the_service(host: Host, monkeypatch: 
         launcher_service.serve(host, SETTINGS, threading.Event())
 
 
-def test_a_run_folder_writable_by_others_is_not_believed_and_stops_no_other_consumer(
-    c: Coordinator, host: Host
-) -> None:
+def test_a_run_folder_writable_by_others_is_left_out_and_stops_no_other_consumer(c: Coordinator, host: Host) -> None:
     fleet.set_fleet(c, Fleet("sales", "app.py", ("consumer-a", "consumer-b")))
     open_to_all = folder_of(host, "consumer-a")
     open_to_all.make()

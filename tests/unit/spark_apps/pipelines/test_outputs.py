@@ -59,9 +59,7 @@ def test_a_writer_is_at_least_once_and_may_be_declared_at_most_once(monkeypatch:
     assert runner.agreed == [(Delivery.AT_LEAST_ONCE, None, HOOKS), (Delivery.AT_MOST_ONCE, None, HOOKS)]
 
 
-def test_exactly_once_writes_what_the_batch_under_way_adds_and_says_what_was_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_exactly_once_writes_what_the_batch_adds_and_says_what_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[object] = []
     rows, refused = pa.table({"partition": [0, 0]}), {0: SinkEntry(Token(2, 1), "b", 0)}
 

@@ -76,9 +76,7 @@ def test_the_types_of_references_are_in_the_text_once_and_those_of_their_referen
 @pytest.mark.parametrize(
     ("live", "columns"), [([1], FIRST), (None, SECOND)], ids=["one version", "all versions, with the subject"]
 )
-def test_a_soft_deleted_version_decodes_its_records_and_gives_no_columns_while_another_is_left(
-    live: list[int] | None, columns: str
-) -> None:
+def test_a_soft_deleted_version_decodes_its_records_and_gives_no_columns(live: list[int] | None, columns: str) -> None:
     place = "/subjects/orders/versions"
     answers = {f"{place}/1": {"id": 7, "schema": FIRST}, f"{place}/2": {"id": 4, "schema": SECOND}}
 

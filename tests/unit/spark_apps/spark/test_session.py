@@ -121,9 +121,7 @@ def test_a_consumer_asks_for_it_before_it_does_anything_else(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("seconds", [0, 2**33], ids=["before 1980", "after 2107"])
-def test_packages_are_shipped_whatever_the_time_of_their_files(
-    seconds: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_files_of_any_time_are_shipped(seconds: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Reproducible images have one time for all files, such as 1970."""
     for package in ("spark_apps", "coordinator_tasks"):
         file = tmp_path / package / "inner" / "__init__.py"

@@ -123,9 +123,7 @@ def expected_of_a_batch(tester: TwsTester, rows: list[tuple[str, Any]]) -> list[
 
 @given(BATCHES)
 @UNTIMED
-def test_state_is_that_of_spark_s_own_tester_over_any_batches_and_hand_offs(
-    batches: list[tuple[bool, list[tuple[str, int]]]],
-) -> None:
+def test_state_is_that_of_spark_s_own_tester(batches: list[tuple[bool, list[tuple[str, int]]]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(f"sqlite:///{folder}/rows.sqlite", Script(), rows=ROWS, output=OUTPUT)
         tester, expected = TwsTester(Script()), []

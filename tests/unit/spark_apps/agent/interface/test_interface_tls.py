@@ -182,9 +182,7 @@ def trusting(authority: Authority) -> ssl.SSLContext:
     return context
 
 
-def test_an_answer_that_nobody_reads_ends_at_the_deadline(
-    authority: Authority, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_without_a_reader_ends_at_the_deadline(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_connections, "REQUEST_S", 0.6)
     long = ConsumerStatus("a", "c", 3, "boot", "x" * 30_000_000)
     with served(files(authority.sign("a")), lambda: long) as server, plain(server) as raw:

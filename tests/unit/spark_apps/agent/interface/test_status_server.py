@@ -190,9 +190,7 @@ def test_the_slowest_connection_is_dropped_first(closed: StatusServer, monkeypat
                 one.recv(1)
 
 
-def test_a_request_has_one_deadline_however_often_a_byte_comes(
-    closed: StatusServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_has_one_deadline_whenever_bytes_come(closed: StatusServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_connections, "REQUEST_S", 0.4)
     body = (
         b"POST /v1/topics/t HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\nContent-Length: 999\r\n\r\n"

@@ -48,9 +48,7 @@ def test_an_old_post_begins_nothing_once_zookeeper_has_shown_another_node(stage:
         pytest.param(lambda stage: stage.ownership.grants.on_unreadable("it has vanished"), id="vanished"),
     ],
 )
-def test_while_another_node_stands_there_what_runs_goes_on_and_nothing_is_begun(
-    stage: Stage, stray: Callable[[Stage], object]
-) -> None:
+def test_while_another_node_stands_there_nothing_new_is_begun(stage: Stage, stray: Callable[[Stage], object]) -> None:
     stage.node = replace(stage.node, epoch=5)
     stage.own(0)
     assignments, since, epoch = stage.node.assignments, stage.node.since, stage.node.epoch + 1

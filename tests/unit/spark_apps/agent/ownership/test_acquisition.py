@@ -165,9 +165,7 @@ def test_a_dead_owners_late_commit_is_overwritten_and_moves_no_reader(stage: Sta
 
 
 @pytest.mark.parametrize(("survivors", "goes_on"), [(40, 40), (5, 10)], ids=["further", "an earlier one, late"])
-def test_a_guarded_start_goes_on_from_what_a_survivor_commits_meanwhile_and_waits_anew(
-    stage: Stage, survivors: int, goes_on: int
-) -> None:
+def test_a_guarded_start_follows_a_survivors_commit_and_waits_anew(stage: Stage, survivors: int, goes_on: int) -> None:
     stage.commit(0, 10, Token(1, 6, GENERATION))
     stage.node = replace(stage.node, epoch=8)
     stage.own(0, guarded=frozenset({0}))

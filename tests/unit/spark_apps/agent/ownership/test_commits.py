@@ -64,9 +64,7 @@ def test_who_holds_many_partitions_commits_less_often(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("takes", [True, False], ids=["a newer owner writes again", "nobody does"])
-def test_after_a_commit_that_came_late_nothing_is_committed_or_read_until_a_newer_owner_could_write_again(
-    stage: Stage, takes: bool
-) -> None:
+def test_a_late_commit_stops_commits_and_reads_until_a_newer_owner_could_write(stage: Stage, takes: bool) -> None:
     """It processes up to 50, and sleeps while that commit is on its way; another takes the partition over meanwhile."""
     stage.own(0, 1)
     stage.hand_out(0, 50)

@@ -141,9 +141,7 @@ def test_what_a_person_wants_with_the_state_reaches_the_sink(once: Play) -> None
     [(2, True, False), (1, True, True), (2, False, True), (None, True, True)],
     ids=["another database", "claimed here before, nothing written", "the former owner kept no state", "no state"],
 )
-def test_a_partition_whose_state_lies_in_another_database_is_not_read(
-    first_epoch: int | None, kept: bool, begins: bool
-) -> None:
+def test_a_partition_with_state_elsewhere_is_not_read(first_epoch: int | None, kept: bool, begins: bool) -> None:
     play = Play(Terms(claims=True, keeps_state=True))
     play.commit(2, 30, OLD, keeps_state=kept)
     if first_epoch is not None:
@@ -417,9 +415,7 @@ def test_a_fenced_partition_is_lost_and_so_is_all_of_an_isolated_consumer(heard:
     assert heard.ownership.grants.idle
 
 
-def test_a_partition_that_is_taken_while_the_listener_is_told_of_it_is_revoked_without_having_begun(
-    heard: Play,
-) -> None:
+def test_a_partition_that_is_taken_while_its_listener_is_told_is_revoked_without_a_start(heard: Play) -> None:
     heard.own(2)
     telling = heard.ownership.listening.telling()
     give(heard, 2)

@@ -60,9 +60,7 @@ def test_a_look_before_the_new_start_is_committed_does_not_bring_back_the_lost_o
 @pytest.mark.parametrize(
     ("fails", "rule"), [(True, StartRule.EARLIEST), (False, StartRule.NONE)], ids=["failOnDataLoss", "rule none"]
 )
-def test_lost_records_stop_their_partition_alone_and_nothing_of_them_is_committed(
-    stage: Stage, fails: bool, rule: StartRule
-) -> None:
+def test_lost_records_stop_their_partition_alone_without_a_commit(stage: Stage, fails: bool, rule: StartRule) -> None:
     stage.commit(0, 10, Token(1, 6, GENERATION))
     stage.commit(1, 10, Token(1, 6, GENERATION))
     stage.kafka.expire("t", 0, 40)
@@ -80,9 +78,7 @@ def test_lost_records_stop_their_partition_alone_and_nothing_of_them_is_committe
 
 
 @pytest.mark.parametrize("first", [False, True], ids=["at least once", "at most once"])
-def test_what_an_executor_finds_gone_stops_that_partition_and_a_new_query_reads_the_others(
-    stage: Stage, first: bool
-) -> None:
+def test_what_an_executor_finds_gone_stops_its_partition_and_no_other(stage: Stage, first: bool) -> None:
     stage.ownership.agree(Terms(commit_first=first))
     planner = opened(stage, fails=True)
     stage.own(0, 1, 2)

@@ -74,9 +74,7 @@ def test_a_topic_recreated_during_a_look_shows_its_new_id(stage: Stage) -> None:
     assert fetched.topic_id == "id-2"
 
 
-def test_what_ran_in_the_topic_before_it_was_recreated_is_not_released_as_a_position_of_the_new_one(
-    stage: Stage,
-) -> None:
+def test_what_ran_in_the_former_topic_is_not_released_as_a_position_of_the_new_topic(stage: Stage) -> None:
     stage.own(0)
     stage.hand_out(0, 30)
     stage.kafka.create_topic("t", 4)

@@ -7,9 +7,7 @@ from spark_apps.agent.ownership.work import Commit, OffsetFetch, perform
 from tests.unit.spark_apps.agent.ownership.stage import GENERATION, OLD, TIMING, Stage, asked, give
 
 
-def test_a_partition_runs_until_a_later_start_covers_its_batch_then_is_committed_closed_and_released(
-    stage: Stage,
-) -> None:
+def test_a_partition_runs_until_its_batch_is_covered_then_is_committed_closed_and_released(stage: Stage) -> None:
     stage.own(0, 1)
     stage.hand_out(0, 30)
     give(stage, 0)

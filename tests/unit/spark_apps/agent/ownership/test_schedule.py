@@ -14,9 +14,7 @@ from tests.unit.spark_apps.agent.ownership.stage import GENERATION, TIMING, Stag
 from tests.unit.spark_apps.agent.ownership.test_deliveries import Play
 
 
-def test_a_large_topics_id_is_asked_for_less_often_but_always_when_a_holding_begins(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_topics_id_is_asked_for_seldom_and_at_each_start(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     describe = stage.offsets.describe
 
@@ -200,9 +198,7 @@ def asks_id(stage: Stage) -> bool:
 
 
 @pytest.mark.parametrize(("waited_s", "asks"), [(TIMING.id_fresh_s, False), (TIMING.id_fresh_s + 0.01, True)])
-def test_a_released_start_asks_for_the_id_again_only_if_it_was_not_told_lately(
-    stage: Stage, waited_s: float, asks: bool
-) -> None:
+def test_a_released_start_asks_for_the_id_only_if_it_is_not_fresh(stage: Stage, waited_s: float, asks: bool) -> None:
     stage.node = replace(stage.node, initial_partitions=10_000)
     awaits(stage)
     stage.clock.advance(waited_s)

@@ -30,9 +30,7 @@ def test_a_seek_is_done_by_stopping_and_starting_anew_and_only_once(stage: Stage
 
 
 @pytest.mark.parametrize(("acquired", "begins"), [(6, 30), (7, 90)], ids=["before the seek", "after the seek"])
-def test_a_taker_goes_on_at_the_seek_unless_its_giver_had_started_there(
-    stage: Stage, acquired: int, begins: int
-) -> None:
+def test_a_taker_begins_at_the_seek_unless_its_giver_had_begun_there(stage: Stage, acquired: int, begins: int) -> None:
     stage.commit(1, 90, Token(acquired, 6, GENERATION))
     stage.node = replace(stage.node, epoch=8, seeks={1: Seek(30, 7)})
     take(stage, 1)

@@ -18,9 +18,7 @@ from tests.unit.spark_apps.agent.ownership.stage import Stage
         pytest.param(StartRule.LATEST, 1, 0, id="a partition that appeared later starts at its beginning anyhow"),
     ],
 )
-def test_without_a_committed_offset_the_start_rule_decides(
-    stage: Stage, rule: StartRule, initial: int, offset: int
-) -> None:
+def test_without_a_commit_the_start_rule_decides(stage: Stage, rule: StartRule, initial: int, offset: int) -> None:
     stage.node = replace(stage.node, start=rule, initial_partitions=initial)
     stage.own(2)
     assert stage.committed(2).offset == offset

@@ -130,9 +130,7 @@ def kafka_is_down(stage: Stage) -> None:
 
 @pytest.mark.parametrize("end", [{"assignments": {0: "b"}}, {"assignments": {}}, {"removed": True}], ids=str)
 @pytest.mark.parametrize("trouble", [recreated, taken, refused, kafka_is_down])
-def test_what_is_not_ours_any_more_is_not_reported(
-    trouble: Callable[[Stage], None], end: dict[str, object], stage: Stage
-) -> None:
+def test_reports_end_with_the_grant(trouble: Callable[[Stage], None], end: dict[str, object], stage: Stage) -> None:
     stage.own(0)
     trouble(stage)
     assert stage.ownership.reports.all()

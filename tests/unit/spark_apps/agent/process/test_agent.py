@@ -290,7 +290,7 @@ def test_a_release_whose_answer_was_lost_is_compared_before_it_is_written_again(
     assert stage.site.get(PATHS.partition("t", 0)).stat.version == 1
 
 
-def test_a_large_topics_node_is_polled_less_often_and_its_watch_is_heard_at_once(
+def test_a_large_node_is_polled_seldom_and_its_watch_heard_at_once(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.run(0)
@@ -439,9 +439,7 @@ def test_an_isolated_consumer_stops_all_stays_registered_and_acts_until_it_is_re
 
 
 @pytest.mark.parametrize("written_anew", [False, True])
-def test_what_was_granted_before_an_isolation_that_zookeeper_lost_waits_for_the_topics_node(
-    stage: Stage, written_anew: bool
-) -> None:
+def test_a_grant_before_an_isolation_that_zookeeper_lost_waits_for_the_node(stage: Stage, written_anew: bool) -> None:
     stage.run(0, 1)
     stage.directive(Directive("a", Isolation("ann", "test", 0.0)))
     stage.step()
@@ -498,9 +496,7 @@ ITSELF = DrainOwner(DrainKind.ITSELF)
 
 
 @pytest.mark.parametrize("former", [None, Draining("a", "asked to end", 1.0, 7, owner=ITSELF)], ids=["first", "again"])
-def test_before_a_planned_restart_it_commits_and_ends_at_once_without_a_hand_off(
-    stage: Stage, former: Draining | None
-) -> None:
+def test_before_a_planned_restart_it_commits_and_ends_without_a_hand_off(stage: Stage, former: Draining | None) -> None:
     """Also where the leave of a former process still stands in its directive."""
     stage.own(0, 1)
     asked = replace(restart(stage.clock.now()), draining=former)
@@ -537,9 +533,7 @@ def test_a_restart_that_keeps_nothing_for_it_changes_no_leave(stage: Stage, aske
     assert found.restart is not None, "the mark keeps what a person has asked for"
 
 
-def test_a_mark_that_somebody_else_overtakes_is_made_beside_what_he_wrote(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mark_that_is_overtaken_is_made_beside_the_other_write(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.run(0)
     transact = stage.zk.transact
 
@@ -839,9 +833,7 @@ def test_in_a_new_session_nothing_is_acted_on_while_its_own_registration_cannot_
     assert stage.health == "detached"
 
 
-def test_a_read_in_another_session_than_that_of_the_registration_is_not_acted_on(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_in_a_session_without_registration_has_no_effect(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.own(0)
     register = ZooKeeperRegistry.register
 

@@ -88,9 +88,7 @@ def test_the_launcher_is_told_that_the_process_is_to_end_and_why(site: Site, tmp
     assert folder.leaves() is None, "a new start has said nothing yet"
 
 
-def test_a_leave_that_comes_before_zookeeper_has_answered_is_not_forgotten(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_leave_before_zookeeper_has_answered_is_not_forgotten(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
     def opened(_settings: ConsumerSettings) -> Iterator[Process]:
         consumer.leave()

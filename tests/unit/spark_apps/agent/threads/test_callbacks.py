@@ -99,9 +99,7 @@ def start() -> Iterator[Start]:
 
 
 @pytest.mark.parametrize("wants", [None, {3: 7}])
-def test_whatever_is_due_is_told_before_the_end_and_the_wish_is_handed_on(
-    start: Start, wants: dict[int, int] | None
-) -> None:
+def test_what_is_due_is_told_before_the_end_and_the_wish_passed_on(start: Start, wants: dict[int, int] | None) -> None:
     topic, listener, commits = Topic(), Listener(wants), Commits()
     tellings = [Telling(happening, {3: 5}) for happening in (Happening.ASSIGNED, Happening.REVOKED, Happening.LOST)]
     topic.due.extend(tellings)

@@ -119,9 +119,7 @@ def test_a_reader_that_comes_while_the_clients_are_made_has_the_last_word_on_the
     assert connected.connected(["read_committed", "read_uncommitted", "read_committed"])
 
 
-def test_a_request_that_fails_in_an_unexpected_way_is_made_again(
-    connected: Connected, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_that_fails_unexpectedly_is_made_again(connected: Connected, monkeypatch: pytest.MonkeyPatch) -> None:
     # No other answer would come: the topic would never check the fence again.
     right = FakeGroupOffsets.committed
     fails = [RuntimeError("a defect")]
@@ -137,9 +135,7 @@ def test_a_request_that_fails_in_an_unexpected_way_is_made_again(
     assert not fails
 
 
-def test_the_clients_have_found_brokers_and_coordinator_before_anything_is_granted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_clients_have_found_brokers_and_coordinator_before_a_grant(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def refuses(self: FakeGroupOffsets, topic: str, partitions: Collection[int]) -> Mapping[int, Committed]:
@@ -293,9 +289,7 @@ def test_who_was_agreed_on_last_is_told_of_partitions_and_of_commits(connected: 
     assert (first.assigned, first.commits) == ([], [])
 
 
-def test_a_failed_commit_among_successful_commits_reaches_no_interceptor(
-    connected: Connected, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_commit_reaches_no_interceptor(connected: Connected, monkeypatch: pytest.MonkeyPatch) -> None:
     right, fails = FakeGroupOffsets.commit, [{0: "no coordinator"}]
 
     def commit(self: FakeGroupOffsets, topic: str, offsets: Mapping[int, Committed]) -> Mapping[int, str]:
@@ -319,9 +313,7 @@ def test_a_batch_that_waits_for_its_commit_is_not_delivered(stage: Stage, taken:
     assert stage.runner.ownership.batches.outstanding == (1, () if taken else (Range(0, 0, 10, 2),))
 
 
-def test_a_reader_that_asks_looks_at_what_is_owned_under_the_lock(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_looks_at_what_is_owned_under_the_lock(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     locked: list[bool] = []
 
     def posted(_: Releasing) -> Mapping[int, Release]:

@@ -62,9 +62,7 @@ def test_a_release_is_written_after_the_stop_and_never_replaces_a_newer_release(
     assert not site.topics.ownerships["t"].releasing.outbox
 
 
-def test_a_node_that_may_not_be_written_is_reported_and_keeps_no_other_release(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_node_is_reported_and_keeps_no_other_release(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     real = site.zk.transact
 
@@ -124,7 +122,7 @@ def test_what_is_awaited_no_longer_and_what_never_was_ours_is_not_reported(site:
     assert not site.reported("assignments/other")
 
 
-def test_releases_of_one_giver_are_taken_together_also_before_their_watches_have_fired(
+def test_releases_of_one_giver_are_taken_together_before_all_watches(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.own()
