@@ -260,7 +260,8 @@ class Consumer(TopicReaders[TopicQuery]):
 
     def _query(self, runner: TopicRunner, build: Build, attempt: int) -> StreamingQuery:
         topic = runner.topic
-        session.label(self._spark, topic)
+        # Spark takes group and description of the jobs: it ends a query's jobs by their group.
+        self._spark.sparkContext.addJobTag(topic)
         options = {"includeAssignment": "true", **self._how.options, "subscribe": topic}
         stream = self._intercepted(topic, source.load(self._spark, **options))
         writer = agreed_writer(

@@ -101,9 +101,9 @@ class Planner(Protocol):
 class AgentServer:
     """Listens for readers in a new private folder. `close` ends all connections and removes the folder."""
 
-    def __init__(self, reading: Reading, parent: Path | None = None) -> None:
+    def __init__(self, reading: Reading) -> None:
         self.reading = reading
-        self._folder = Path(tempfile.mkdtemp(prefix="assigned-kafka-", dir=parent))  # mode 0700
+        self._folder = Path(tempfile.mkdtemp(prefix="assigned-kafka-"))  # mode 0700
         self.path = self._folder / "agent.sock"
         if len(os.fsencode(self.path)) > MAX_PATH_BYTES:
             shutil.rmtree(self._folder)

@@ -119,15 +119,6 @@ def check(spark: SparkSession, *, idempotent_sink: bool = False) -> list[str]:
     ]
 
 
-def label(spark: SparkSession, topic: str) -> None:
-    """Tag the jobs of this thread, and of queries started in it, with the topic's name.
-
-    Group and description of the jobs are taken: Spark ends a query's jobs by their group, the query's run, and their
-    description begins with the query's name.
-    """
-    spark.sparkContext.addJobTag(topic)
-
-
 _TASTE = frozenset(
     {"spark.sql.shuffle.partitions", "spark.ui.showConsoleProgress", "spark.python.unix.domain.socket.dir"}
 )

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -252,32 +252,23 @@ class Process:
         )
 
 
-def _session(settings: ConsumerSettings) -> AbstractContextManager[ConsumerSession]:
+def _session(settings: ConsumerSettings, ending: ExitStack) -> ConsumerSession:
     """Connect to ZooKeeper. While ZooKeeper is down, wait and log the outage, since no ownership is known."""
     until = time.monotonic() + settings.start_timeout_s
     while True:
-        ending = ExitStack()
         try:
-            session = ending.enter_context(open_consumer_session(settings.site))
+            return ending.enter_context(open_consumer_session(settings.site))
         except StoreUnavailable as error:
             if time.monotonic() >= until:
                 raise
             log.warning("%s; waiting for it", error)
-            continue
-        return _opened(session, ending)
-
-
-@contextmanager
-def _opened(session: ConsumerSession, ending: ExitStack) -> Iterator[ConsumerSession]:
-    with ending:
-        yield session
 
 
 @contextmanager
 def open_process(settings: ConsumerSettings) -> Iterator[Process]:
     """Connect, draw an incarnation, and write the incarnation for the launcher; raises `StoreUnavailable`."""
     with ExitStack() as ending:
-        session = ending.enter_context(_session(settings))
+        session = _session(settings, ending)
         incarnation = session.claim_incarnation(settings.consumer)
         if settings.run_folder:
             RunFolder(Path(settings.run_folder)).write_drawn(incarnation)

@@ -238,14 +238,8 @@ class TopicRunner:
         return self.planner.initial()
 
     def latest(self, reader: str, start: BatchOffset) -> Latest:  # noqa: ARG002
-        with self._turn:
-            before = dict(self.ownership.releasing.posted)
-            batch = self._offered(start, self._clock.monotonic() + LONGEST_WAIT_S)
-            latest = Latest(start if batch is None else batch, self.planner.report())
-            posted = self.ownership.releasing.posted.items() - before.items()
-        if posted:
-            self._changed()
-        return latest
+        deadline = self._clock.monotonic() + LONGEST_WAIT_S
+        return self.edit(lambda _: Latest(self._offered(start, deadline) or start, self.planner.report()))
 
     def _offered(self, start: BatchOffset, deadline: float) -> BatchOffset | None:
         """Return the next batch, or wait for it until the deadline; the lock is held."""

@@ -155,7 +155,7 @@ class View:
         """Guard a read that arms watches: disarm them after a failure, and check that the session is still the same."""
         try:
             yield
-        except Unavailable:
+        except (Unavailable, NodeMissing):
             for path in paths:
                 self._watches.disarm(path)
             raise
@@ -201,16 +201,11 @@ class View:
         path = self._paths.assignments
         if not self._poll_due(path, polling):
             return
-        watcher = self._watches.arm(path)
         try:
-            names = self._zk.children(path, watcher)
+            with self._arming([path]):
+                names = self._zk.children(path, self._watches.arm(path))
         except NodeMissing:
-            self._watches.disarm(path)
             return
-        except Unavailable:
-            self._watches.disarm(path)
-            raise
-        self._same_session()
         self._was_read(path, sum(map(len, names)))
         if self._listed == (listed := tuple(names)):
             return
