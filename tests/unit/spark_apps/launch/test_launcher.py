@@ -260,8 +260,6 @@ def test_the_last_error_of_a_log_is_found(log: str, said: str) -> None:
     [
         (0, ""),
         (1, "exit code 1"),
-        (137, "exit code 137 (SIGKILL)"),
-        (-9, "killed by SIGKILL"),
         (-90, "killed by signal 90"),
     ],
 )
