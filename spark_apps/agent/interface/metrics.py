@@ -20,17 +20,15 @@ def exposed(figures: ConsumerFigures, limit: int = MAX_PARTITIONS) -> bytes:
     """Return the answer to `/metrics`."""
     found, left = Families(), limit
     mine = {"cluster_name": figures.cluster, "consumer_id": figures.consumer}
-    healthy = float(figures.condition in _HEALTHY)
-    found.gauge(
-        "coordinator_consumer_healthy",
-        "1 = works; 0 = fails at something, is stuck, leaves, or has failed",
-        mine,
-        healthy,
-    )
-    registered = float(figures.registered)
-    found.gauge("coordinator_consumer_registered", "1 = registered by a session with ZooKeeper", mine, registered)
-    found.gauge("coordinator_consumer_incarnation", "The number of this process", mine, figures.incarnation)
-    found.gauge("coordinator_consumer_reports", "Problems reported by the status", mine, figures.reports)
+    works = "1 = works; 0 = fails at something, is stuck, leaves, or has failed"
+    registered = "1 = registered by a session with ZooKeeper"
+    for name, text, value in (
+        ("coordinator_consumer_healthy", works, float(figures.condition in _HEALTHY)),
+        ("coordinator_consumer_registered", registered, float(figures.registered)),
+        ("coordinator_consumer_incarnation", "The number of this process", figures.incarnation),
+        ("coordinator_consumer_reports", "Problems reported by the status", figures.reports),
+    ):
+        found.gauge(name, text, mine, value)
     for topic, one in sorted(figures.topics.items())[:MAX_TOPICS]:
         _add_topic(found, mine, topic, one)
         shown = sorted(one.partitions)[:left]
@@ -51,25 +49,19 @@ def _add_topic(found: Families, mine: dict[str, str], topic: str, one: OwnedFigu
     labels = {**mine, "group": one.group, "topic": topic}
     lags = [partition.lag for partition in one.partitions.values() if partition.lag is not None]
     late_s = furthest_s((p.lag, p.lag_s) for p in one.partitions.values() if p.lag is not None)
-    found.gauge("coordinator_consumer_partitions", "Owned partitions", labels, one.held)
-    failing = "Partitions waiting for a failing sink or pipeline"
-    found.gauge("coordinator_consumer_failing_partitions", failing, labels, one.failing)
-    found.gauge("coordinator_consumer_acted_epoch", "The acted epoch", labels, one.acted_epoch)
     known = sum(lags) if lags or not one.partitions else None
-    found.gauge("coordinator_consumer_sum_lag", "Offsets to the log's end, of all partitions", labels, known)
-    found.gauge("coordinator_consumer_max_lag_seconds", "The largest lag in seconds", labels, late_s)
-    found.counter(
-        "coordinator_consumer_fences_total",
-        "Ownerships ended by a newer owner; the commits are fenced",
-        labels,
-        one.fences,
-    )
-    found.counter(
-        "coordinator_consumer_dead_letters_total",
-        "Records that the pipeline could not process, which became dead letters or were skipped",
-        labels,
-        one.dead_letters,
-    )
+    for name, text, value in (
+        ("coordinator_consumer_partitions", "Owned partitions", one.held),
+        ("coordinator_consumer_failing_partitions", "Partitions waiting for a failing sink or pipeline", one.failing),
+        ("coordinator_consumer_acted_epoch", "The acted epoch", one.acted_epoch),
+        ("coordinator_consumer_sum_lag", "Offsets to the log's end, of all partitions", known),
+        ("coordinator_consumer_max_lag_seconds", "The largest lag in seconds", late_s),
+    ):
+        found.gauge(name, text, labels, value)
+    fences = "Ownerships ended by a newer owner; the commits are fenced"
+    found.counter("coordinator_consumer_fences_total", fences, labels, one.fences)
+    letters = "Records that the pipeline could not process, which became dead letters or were skipped"
+    found.counter("coordinator_consumer_dead_letters_total", letters, labels, one.dead_letters)
     messaging = {
         "messaging_system": "kafka",
         "messaging_destination_name": topic,
@@ -93,40 +85,18 @@ def _add_topic(found: Families, mine: dict[str, str], topic: str, one: OwnedFigu
 
 def _add_partition(found: Families, mine: dict[str, str], topic: str, one: OwnedFigures, partition: int) -> None:
     figures = one.partitions[partition]
-    cluster, number = mine["cluster_name"], str(partition)
-    labels = {
-        "cluster_name": cluster,
-        "group": one.group,
-        "topic": topic,
-        "partition": number,
-        "consumer_id": mine["consumer_id"],
-    }
-    found.gauge(
-        "kafka_consumergroup_group_offset",
-        "The next offset: everything before has passed the sink",
-        labels,
-        figures.position,
-    )
+    place = {"cluster_name": mine["cluster_name"], "topic": topic, "partition": str(partition)}
+    labels = {**place, "group": one.group, "consumer_id": mine["consumer_id"]}
+    passed = "The next offset: everything before has passed the sink"
+    late = "For how long the next record has been in the log, estimated"
+    found.gauge("kafka_consumergroup_group_offset", passed, labels, figures.position)
     found.gauge("kafka_consumergroup_group_lag", "Offsets from the position to the log's end", labels, figures.lag)
-    found.gauge(
-        "kafka_consumergroup_group_lag_seconds",
-        "For how long the next record has been in the log, estimated",
-        labels,
-        figures.lag_s,
-    )
-    found.gauge(
-        "kafka_partition_latest_offset",
-        "The log's end as last read",
-        {"cluster_name": cluster, "topic": topic, "partition": number},
-        figures.end,
-    )
+    found.gauge("kafka_consumergroup_group_lag_seconds", late, labels, figures.lag_s)
+    found.gauge("kafka_partition_latest_offset", "The log's end as last read", place, figures.end)
     if figures.state is not None:
         state, first_ms = figures.state, figures.state.first_timer_ms
+        first_s = None if first_ms is None else first_ms / 1_000
         found.gauge("coordinator_consumer_state_rows", "Rows of the partition's state", labels, state.rows)
         found.gauge("coordinator_consumer_state_bytes", "Bytes of the state's values", labels, state.value_bytes)
-        found.gauge(
-            "coordinator_consumer_state_first_timer_timestamp_seconds",
-            "The earliest timer, in seconds since 1970",
-            labels,
-            None if first_ms is None else first_ms / 1_000,
-        )
+        timer = "coordinator_consumer_state_first_timer_timestamp_seconds"
+        found.gauge(timer, "The earliest timer, in seconds since 1970", labels, first_s)
