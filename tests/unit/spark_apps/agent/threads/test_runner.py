@@ -15,6 +15,7 @@ from coordinator_tasks.core.ports import GroupOffsets
 from spark_apps.agent.interface.sampling import SampledStatus
 from spark_apps.agent.ownership.releasing import Releasing
 from spark_apps.agent.settings import Identity, Terms
+from spark_apps.agent.threads import runner as module
 from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.delivery import Delivery, SinkEntry, TransactionalSink
 from spark_apps.delivery.hooks import ConsumerInterceptor, ConsumerRebalanceListener, Hooks
@@ -311,6 +312,14 @@ def test_a_batch_that_waits_for_its_commit_is_not_delivered(stage: Stage, taken:
         stage.runner.ownership.grants.refused(0, SinkEntry(Token(9, 1, "g1"), "b", 0))
     assert stage.runner.confirmed() == {0}
     assert stage.runner.ownership.batches.outstanding == (1, () if taken else (Range(0, 0, 10, 2),))
+
+
+def test_the_worker_asks_for_nothing_when_nothing_is_due(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LONGEST_SLEEP_S", 0.001)
+    asked: list[object] = []
+    monkeypatch.setattr(module, "perform", lambda *request: asked.append(request))
+    stage.runner._work()
+    assert asked == []
 
 
 def test_a_reader_looks_at_what_is_owned_under_the_lock(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
