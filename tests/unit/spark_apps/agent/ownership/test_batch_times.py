@@ -39,3 +39,12 @@ def test_the_limit_of_a_batch(
     times.begin(size, 1_000.0)
     assert not times.exceeds(1_000.0 + limit_s, least_s, most_s)
     assert times.exceeds(1_000.1 + limit_s, least_s, most_s)
+
+
+def test_what_is_usual_is_said_once_it_is_known() -> None:
+    times = after(*USUAL)
+    times.begin(7, 10.0)
+    assert times.told(55.0) == "a batch of 7 offsets has not ended for 45 s (2.0 s is usual)"
+    new = BatchTimes()
+    new.begin(7, 10.0)
+    assert new.told(55.0) == "a batch of 7 offsets has not ended for 45 s"
