@@ -8,7 +8,7 @@ import pytest
 
 from coordinator_tasks.core.model import Actor, MoveKind, State
 from coordinator_tasks.devstack.demo.checker import CLOCK_TOLERANCE_S, DemoCheck, DemoVerdict, check, moves_of
-from coordinator_tasks.devstack.demo.evidence import Evidence
+from coordinator_tasks.devstack.demo.evidence import Evidence, Row
 from coordinator_tasks.devstack.demo.ownership import End, holdings
 from tests.unit.coordinator_tasks.devstack.demo.demo_evidence import (
     KILL_AT,
@@ -26,6 +26,7 @@ from tests.unit.coordinator_tasks.devstack.demo.demo_evidence import (
     with_rows,
 )
 
+Change = Callable[[Evidence], Evidence]
 OWNER = "every record was processed by its owner"
 CLEAN = "nothing was repeated by a clean move"
 ORDER = "no partition went back or skipped a range"
@@ -60,51 +61,34 @@ def test_an_honest_run_passes_every_check() -> None:
     assert (verdict.duplicated_by_clean_moves, verdict.duplicated_by_kills) == (0, 2)
 
 
-def a_giver_that_goes_on_after_its_release(run: Evidence) -> Evidence:
-    late = [row(1, o, "b", 1, RELEASED_AT + 0.2) for o in range(TAKEN_OFFSET, TAKEN_OFFSET + 3)]
-    return with_rows(run, [*run.rows, *late])
+def added(*rows: Row) -> Change:
+    return lambda run: with_rows(run, [*run.rows, *rows])
 
 
-def a_giver_that_dates_its_late_rows_back(run: Evidence) -> Evidence:
-    late = [row(1, o, "b", 1, RELEASED_AT - 0.1) for o in range(TAKEN_OFFSET, TAKEN_OFFSET + 3)]
-    return with_rows(run, [*run.rows, *late])
+def changed(partition: int, offset: int, **fields: Any) -> Change:
+    """Change this row."""
+    place = (partition, offset)
+    return lambda run: with_rows(
+        run, [replace(r, **fields) if (r.partition, r.offset) == place else r for r in run.rows]
+    )
 
 
-def a_giver_that_claims_the_next_epoch(run: Evidence) -> Evidence:
-    return with_rows(run, [*run.rows, row(1, TAKEN_OFFSET, "b", 2, RELEASED_AT + 0.2)])
+AFTER = range(TAKEN_OFFSET, TAKEN_OFFSET + 3)
+"""Offsets of partition 1 behind the release."""
+LIES: dict[str, Change] = {
+    "a giver that continues after its release": added(*(row(1, o, "b", 1, RELEASED_AT + 0.2) for o in AFTER)),
+    "a giver that dates its late rows back": added(*(row(1, o, "b", 1, RELEASED_AT - 0.1) for o in AFTER)),
+    "a giver that claims the next epoch": added(row(1, TAKEN_OFFSET, "b", 2, RELEASED_AT + 0.2)),
+    "a taker that does not wait for the release": changed(1, TAKEN_OFFSET, processed_at=RELEASED_AT - 0.05),
+    "a stranger": changed(3, 5, consumer="z"),
+    "another incarnation": changed(3, 5, incarnation=2),
+    "a survivor of the kill": added(row(0, 35, "a", 1, TAKEN_AT + 0.1)),
+}
 
 
-def a_taker_that_does_not_wait_for_the_release(run: Evidence) -> Evidence:
-    early = [
-        replace(r, processed_at=RELEASED_AT - 0.05) if r.offset == TAKEN_OFFSET and r.partition == 1 else r
-        for r in run.rows
-    ]
-    return with_rows(run, early)
-
-
-def a_stranger(run: Evidence) -> Evidence:
-    return with_rows(run, [replace(r, consumer="z") if r.partition == 3 and r.offset == 5 else r for r in run.rows])
-
-
-def another_incarnation(run: Evidence) -> Evidence:
-    return with_rows(run, [replace(r, incarnation=2) if r.partition == 3 and r.offset == 5 else r for r in run.rows])
-
-
-def a_survivor_of_the_kill(run: Evidence) -> Evidence:
-    return with_rows(run, [*run.rows, row(0, 35, "a", 1, TAKEN_AT + 0.1)])
-
-
-@pytest.mark.parametrize(
-    "lie",
-    [
-        *(a_giver_that_goes_on_after_its_release, a_giver_that_dates_its_late_rows_back),
-        *(a_giver_that_claims_the_next_epoch, a_taker_that_does_not_wait_for_the_release, a_stranger),
-        *(another_incarnation, a_survivor_of_the_kill),
-    ],
-    ids=lambda lie: lie.__name__.replace("_", " "),
-)
-def test_a_lying_consumer_is_caught(lie: Callable[[Evidence], Evidence]) -> None:
-    verdict = check(lie(honest()))
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lying_consumer_is_caught(lie: str) -> None:
+    verdict = check(LIES[lie](honest()))
     assert OWNER in failed(verdict)
     assert verdict.unowned > 0
 
@@ -120,10 +104,6 @@ def a_repetition_by_a_clean_move(run: Evidence) -> Evidence:
 def a_killed_consumer_that_repeats_its_own_record(run: Evidence) -> Evidence:
     at = next(n for n, r in enumerate(run.rows) if (r.partition, r.offset) == (0, KILLED_OFFSET - 1))
     return with_rows(run, [*run.rows[: at + 1], run.rows[at], *run.rows[at + 1 :]])
-
-
-def a_row_that_nobody_produced(run: Evidence) -> Evidence:
-    return with_rows(run, [replace(r, sequence=7) if (r.partition, r.offset) == (3, 8) else r for r in run.rows])
 
 
 def another_actor(run: Evidence, place: int, actor: Actor) -> Evidence:
@@ -144,7 +124,7 @@ def a_move_that_no_change_asked_for(run: Evidence) -> Evidence:
         (a_repetition_by_a_clean_move, {CLEAN, ORDER}, "", (0, 1, 2)),
         (a_killed_consumer_that_repeats_its_own_record, {CLEAN, ORDER}, "", (0, 1, 2)),
         (lambda r: replace(r, killed=frozenset()), {CLEAN}, "", (0, 2, 0)),
-        (a_row_that_nobody_produced, {REAL}, "", (0, 0, 2)),
+        (changed(3, 8, sequence=7), {REAL}, "", (0, 0, 2)),
         (lambda r: replace(r, tasks=[replace(t, state="failed") for t in r.tasks]), {TASKS}, "is failed", (0, 0, 2)),
         (lambda r: replace(r, tasks=r.tasks[1:]), {TASKS}, "is unknown", (0, 0, 2)),
         (lambda r: another_actor(r, 0, Actor("loop", "me")), {TASKS}, "was run by loop me", (0, 0, 2)),
@@ -169,7 +149,7 @@ def a_move_that_no_change_asked_for(run: Evidence) -> Evidence:
     ],
 )
 def test_a_fault_fails_its_own_checks_only(
-    change: Callable[[Evidence], Evidence], names: set[str], words: str, counts: tuple[int, int, int]
+    change: Change, names: set[str], words: str, counts: tuple[int, int, int]
 ) -> None:
     verdict = check(change(honest()))
     assert failed(verdict) == names
