@@ -9,12 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from coordinator_tasks.core.codecs import codec
-from coordinator_tasks.core.codecs.member_codec import encode_fleet
 from coordinator_tasks.core.errors import BadFleet, DiscoveryUnavailable, LookAgain, Malformed, Refused
 from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.model import Directive, Draining, DrainKind, DrainOwner, Fleet, Member, State
 from coordinator_tasks.core.names import check_words, is_topic
-from coordinator_tasks.core.ports import Operation, SetData, VersionCheck
+from coordinator_tasks.core.ports import Operation, VersionCheck
 from coordinator_tasks.core.protocol.znodes import compare_and_set, find_many, written
 from coordinator_tasks.core.text.partition_text import agreed, shown
 from coordinator_tasks.service.coordinator import Coordinator
@@ -75,7 +74,7 @@ def redeploy(c: Coordinator, app: str, *, by: str, why: str) -> Redeployed:
         wanted = replace(found.fleet, replaced=found.replaced)
         if wanted == found.fleet:
             return [], found
-        return [SetData(c.paths.fleet(app), encode_fleet(wanted), found.fleet.version)], replace(found, fleet=wanted)
+        return [fleets.put_fleet(c, wanted)], replace(found, fleet=wanted)
 
     return compare_and_set(c.zk, c.paths.fleet(app), attempt)
 

@@ -4,12 +4,11 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
-from coordinator_tasks.core.codecs.member_codec import encode_fleet
 from coordinator_tasks.core.errors import BadFleet, LookAgain
 from coordinator_tasks.core.fleet.growth import MAX_CONSUMERS
 from coordinator_tasks.core.model import Draining, DrainKind, DrainOwner, Fleet
 from coordinator_tasks.core.names import check_consumer, check_words
-from coordinator_tasks.core.ports import Operation, SetData, VersionCheck
+from coordinator_tasks.core.ports import Operation, VersionCheck
 from coordinator_tasks.core.protocol.znodes import compare_and_set
 from coordinator_tasks.core.text.partition_text import shown
 from coordinator_tasks.service.coordinator import Coordinator
@@ -102,8 +101,7 @@ def _scaled(
             return beside(), planned
         others = [one for one in fleets.fleets(c) if one.app != app]
         guards = [VersionCheck(c.paths.fleet(one.app), one.version) for one in others]
-        write = SetData(c.paths.fleet(app), encode_fleet(planned.fleet), found.version)
-        return [*guards, write, *_directives(c, planned, draining), *beside()], planned
+        return [*guards, fleets.put_fleet(c, planned.fleet), *_directives(c, planned, draining), *beside()], planned
 
     return compare_and_set(c.zk, c.paths.fleet(app), attempt)
 

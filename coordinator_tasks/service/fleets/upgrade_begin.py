@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from coordinator_tasks.core.codecs.codec import encode_config
-from coordinator_tasks.core.codecs.member_codec import encode_fleet
 from coordinator_tasks.core.errors import BadFleet, BadUpgrade, NotManaged
 from coordinator_tasks.core.fleet.growth import MAX_CONSUMERS
 from coordinator_tasks.core.fleet.upgrade import Rule, TopicSeen, Upgrade, UpgradeEvent, UpgradeObservation, more
@@ -168,7 +167,7 @@ def begin(c: Coordinator, wish: WantedUpgrade, *, by: str, why: str) -> Beginnin
         found = would_begin(c, wish, by=by, why=why)
         others = [one for one in fleets.fleets(c) if one.app != wish.app]
         operations: list[Operation] = [VersionCheck(c.paths.fleet(one.app), one.version) for one in others]
-        operations += [SetData(c.paths.fleet(wish.app), encode_fleet(found.fleet), found.fleet.version)]
+        operations += [fleets.put_fleet(c, found.fleet)]
         operations += [upgrade_store.write(c, found.upgrade)]
         for topic, (config, version) in found.configs.items():
             split = Split(wish.app, found.upgrade.new_consumers)

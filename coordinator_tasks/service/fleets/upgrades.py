@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 from coordinator_tasks.core.codecs.codec import encode_config
-from coordinator_tasks.core.codecs.member_codec import encode_fleet
 from coordinator_tasks.core.errors import UNREADABLE, BadRule, BadUpgrade, LookAgain, Malformed, Refused
 from coordinator_tasks.core.fleet.upgrade import (
     ENDURES,
@@ -264,9 +263,7 @@ def _drains(c: Coordinator, upgrade: Upgrade, consumers: tuple[str, ...]) -> lis
     kept = tuple(one for one in fleet.consumers if one not in consumers)
     operations: list[Operation] = []
     if kept != fleet.consumers:
-        operations.append(
-            SetData(c.paths.fleet(fleet.app), encode_fleet(replace(fleet, consumers=kept)), fleet.version)
-        )
+        operations.append(fleets.put_fleet(c, replace(fleet, consumers=kept)))
     for consumer in consumers:
         old = read_directive(c, consumer)
         if old.draining is None or old.draining.incarnation:
@@ -285,8 +282,7 @@ def _restores(c: Coordinator, upgrade: Upgrade) -> list[Operation]:
         write for one in ours.values() for write in put_request(c, replace(one, draining=None))
     ]
     if lacking:
-        wanted = replace(fleet, consumers=(*fleet.consumers, *lacking))
-        operations.append(SetData(c.paths.fleet(fleet.app), encode_fleet(wanted), fleet.version))
+        operations.append(fleets.put_fleet(c, replace(fleet, consumers=(*fleet.consumers, *lacking))))
     return operations
 
 
@@ -302,4 +298,4 @@ def _ending(c: Coordinator, upgrade: Upgrade) -> list[Operation]:
         versions = {name: one for name, one in versions.items() if name not in (upgrade.old_name, upgrade.new_name)}
         versions[upgrade.old_name] = upgrade.old
     wanted = replace(wanted, versions=dict(list(versions.items())[-MAX_VERSIONS:]))
-    return [SetData(c.paths.fleet(fleet.app), encode_fleet(wanted), fleet.version)]
+    return [fleets.put_fleet(c, wanted)]

@@ -118,14 +118,15 @@ def in_version(fleet: Fleet, version: FleetVersion) -> Fleet:
     return replace(fleet, **{name: getattr(version, name) for name in FleetVersion.__slots__})
 
 
+def put_fleet(c: Coordinator, fleet: Fleet) -> Operation:
+    """Return the write of a stored fleet at its version."""
+    return SetData(c.paths.fleet(fleet.app), encode_fleet(fleet), fleet.version)
+
+
 def without(c: Coordinator, consumer: str) -> list[Operation]:
     """Return the guarded writes that remove a consumer from its fleet."""
     return [
-        SetData(
-            c.paths.fleet(fleet.app),
-            encode_fleet(replace(fleet, consumers=tuple(one for one in fleet.consumers if one != consumer))),
-            fleet.version,
-        )
+        put_fleet(c, replace(fleet, consumers=tuple(one for one in fleet.consumers if one != consumer)))
         for fleet in fleets(c)
         if consumer in fleet.consumers
     ]
@@ -158,7 +159,7 @@ def with_consumer(c: Coordinator, app: str, consumer: str) -> list[Operation]:
         check_no_upgrade(found)
     wanted = replace(found, consumers=(*found.consumers, check_consumer(consumer)))
     guards = _apart(c, wanted, [one for one in fleets(c) if one.app != app])
-    return [*guards, SetData(c.paths.fleet(app), encode_fleet(wanted), found.version)]
+    return [*guards, put_fleet(c, wanted)]
 
 
 def _apart(c: Coordinator, fleet: Fleet, others: Collection[Fleet]) -> list[Operation]:

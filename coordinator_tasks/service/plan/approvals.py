@@ -14,7 +14,7 @@ from coordinator_tasks.core.errors import UNREADABLE
 from coordinator_tasks.core.machine.decision import Decision, TopicOutcome
 from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.measure.budget import counted_moves, why_over
-from coordinator_tasks.core.measure.pause_prediction import LEARNED_RECORDS, Prediction, learned, predict
+from coordinator_tasks.core.measure.pause_prediction import LEARNED_RECORDS, PastMove, Prediction, learned, predict
 from coordinator_tasks.core.model import Move, MoveKind, TopicConfig
 from coordinator_tasks.core.text.partition_text import because
 from coordinator_tasks.service.coordinator import Coordinator
@@ -68,11 +68,16 @@ def ending(world: World) -> frozenset[str]:
     return frozenset(life.consumer for life in lives if life.leaving)
 
 
+def earlier_moves(c: Coordinator, topic: str) -> tuple[PastMove, ...]:
+    """Return the topic's earlier moves with a known pause, newest first; empty if its history is unreadable."""
+    try:
+        return learned(history.records(c, topic, LEARNED_RECORDS))
+    except UNREADABLE:
+        return ()
+
+
 def _predicted(c: Coordinator, topic: str, moves: list[Move]) -> dict[MoveKind, Prediction | None]:
     if not c.budget.pause_s:
         return {}
-    try:
-        past = learned(history.records(c, topic, LEARNED_RECORDS))
-    except UNREADABLE:
-        past = ()
+    past = earlier_moves(c, topic)
     return {kind: predict(past, kind) for kind in {one.kind for one in moves}}

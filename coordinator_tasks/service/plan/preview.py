@@ -7,28 +7,19 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from coordinator_tasks.core.errors import UNREADABLE
 from coordinator_tasks.core.machine import causes, what_if
 from coordinator_tasks.core.machine.draft import draft_of
 from coordinator_tasks.core.machine.what_if import ClusterMoment, PredictedTopic, SiteChange
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.measure.budget import counted_moves, why_over
-from coordinator_tasks.core.measure.pause_prediction import (
-    LEARNED_RECORDS,
-    MIN_MOVES,
-    PastMove,
-    Prediction,
-    learned,
-    predict,
-)
+from coordinator_tasks.core.measure.pause_prediction import MIN_MOVES, PastMove, Prediction, predict
 from coordinator_tasks.core.model import Move, MoveKind
 from coordinator_tasks.core.text.move_ways import HOW, way
 from coordinator_tasks.core.text.partition_text import counted, named, shown
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.nodes import history
 from coordinator_tasks.service.nodes.store import not_managed
 from coordinator_tasks.service.plan import operations_under_way
-from coordinator_tasks.service.plan.approvals import ending
+from coordinator_tasks.service.plan.approvals import earlier_moves, ending
 from coordinator_tasks.service.plan.cluster_view import site_of
 
 SHOWN_MOVES = 200  # moves of a topic in a text; a program gets all moves
@@ -197,14 +188,6 @@ def _replayed(
     changed = what_if.changed(site, change, policy.strategies, tuple(topics))
     after, outcomes = what_if.replay(changed, policy)
     return after, [one for one in outcomes if not topics or one.topic in topics]
-
-
-def earlier_moves(c: Coordinator, topic: str) -> tuple[PastMove, ...]:
-    """Return the topic's earlier moves with a known pause, newest first; empty if its history is unreadable."""
-    try:
-        return learned(history.records(c, topic, LEARNED_RECORDS))
-    except UNREADABLE:
-        return ()
 
 
 def preview(c: Coordinator, change: SiteChange, topics: Collection[str] = ()) -> tuple[Preview, ...]:

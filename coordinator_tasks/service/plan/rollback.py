@@ -20,8 +20,9 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import growth_store, history
 from coordinator_tasks.service.nodes.fleet import fleets
 from coordinator_tasks.service.nodes.topics import change_config, configuration, not_removed
+from coordinator_tasks.service.plan.approvals import earlier_moves
 from coordinator_tasks.service.plan.cluster_view import site_of
-from coordinator_tasks.service.plan.preview import Preview, earlier_moves, priced, with_budget
+from coordinator_tasks.service.plan.preview import Preview, priced, with_budget
 
 MAX_NAME_CHARS = 100  # maximum of a rebalance's name; our own names have some thirty
 MAX_FOR_S = 366 * 86_400.0

@@ -25,7 +25,7 @@ from coordinator_tasks.core.protocol.znodes import put
 from coordinator_tasks.core.text.partition_text import named
 from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.nodes import directives, history, topics
-from coordinator_tasks.service.plan import pauses, preview, transitions
+from coordinator_tasks.service.plan import approvals, pauses, transitions
 from coordinator_tasks.service.watch import overview
 from tests.fakes.cluster import PERSON
 from tests.world.site import Site, stable_site
@@ -249,7 +249,7 @@ def test_the_history_tells_a_planned_restart_as_one_rebalance_with_its_wait() ->
         assert one.first_at - read_at - 20 >= 9
         assert one.most_s == pytest.approx(one.first_at - read_at - 20, abs=0.01)
     assert "longest total between " in show.history([found])
-    assert preview.earlier_moves(site.coordinator, "orders") == (), "the pause of a restart predicts no move"
+    assert approvals.earlier_moves(site.coordinator, "orders") == (), "the pause of a restart predicts no move"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from coordinator_tasks.core.model import MoveKind, Pause, Pauses, Silence, Topic
 from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.nodes import directives
-from coordinator_tasks.service.plan import operations_under_way, overrides, preview, transitions
+from coordinator_tasks.service.plan import approvals, operations_under_way, overrides, preview, transitions
 from coordinator_tasks.service.plan.cluster_view import site_of
 from coordinator_tasks.show import preview_rows
 from tests.fakes.cluster import PERSON
@@ -144,7 +144,7 @@ def test_pauses_are_learned_from_the_record_that_ends_a_rebalance() -> None:
     pauses = Pauses(tuple(Pause(move.partition, wait_s=0.1 + 0.01 * n) for n, move in enumerate(moves)))
     record = encode_record(replace(end, pauses=pauses))
     site.zk.transact([SetData(site.paths.record("orders", end.sequence), record)])
-    past = preview.earlier_moves(site.coordinator, "orders")
+    past = approvals.earlier_moves(site.coordinator, "orders")
     assert [one.kind for one in past] == [MoveKind.HANDOFF] * 10
     (found,) = preview.preview(site.coordinator, SiteChange(join=1))
     assert found.learned_from == 10
