@@ -20,7 +20,7 @@ from coordinator_tasks.core.model import (
     TopicNode,
     TopicStatus,
 )
-from coordinator_tasks.core.ports import Create, Operation, SetData
+from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.core.protocol.znodes import put
 from coordinator_tasks.service.nodes.directives import (
     complete_readmissions,
@@ -124,20 +124,16 @@ def test_a_removed_topic_is_confirmed_by_who_has_never_had_it_as_well(
     assert complete_readmissions(shop.coordinator) == (("a",) if confirms else ())
 
 
-def changed_meanwhile(cluster: Cluster, operation: Operation) -> None:
-    """The next write of a directive meets this earlier write."""
-    cluster.server.before_next(
-        lambda: cluster.server.connect().transact([operation]),
-        lambda _, operations: operations[-1].path == cluster.paths.directive("a"),
-    )
-
-
 @pytest.mark.parametrize("what", ["topic", "id", "directive"])
 def test_a_readmission_is_guarded_by_all_that_it_was_concluded_from(shop: Cluster, what: str) -> None:
     readmits(shop)
     shop.statuses.answers["a"] = status()
     path = {"topic": shop.paths.topic("orders"), "id": shop.paths.id("a"), "directive": shop.paths.directive("a")}[what]
-    changed_meanwhile(shop, SetData(path, shop.zk.get(path).data))
+    write = SetData(path, shop.zk.get(path).data)
+    shop.server.before_next(
+        lambda: shop.server.connect().transact([write]),
+        lambda _, operations: operations[-1].path == shop.paths.directive("a"),
+    )
     assert complete_readmissions(shop.coordinator) == ()
     assert isolated(shop) is not None
     assert complete_readmissions(shop.coordinator) == ("a",)

@@ -49,9 +49,7 @@ def test_a_file_of_kafkas_tool_is_read_for_one_group_and_for_several() -> None:
     ("text", "says"),
     [
         ("", "is empty; write lines of topic,partition,offset"),
-        ("\n\n", "is empty"),
         ("orders,0", "line 1 of the offsets: it has 2 fields; write topic,partition,offset, or group,topic"),
-        ("orders,0,1,2,3", "line 1 of the offsets: it has 5 fields"),
         ("orders,0,1\nusers,0,1", "line 2 of the offsets: topic 'users' is not managed here"),
         ("web,orders,0,1", "group 'web' is not that of topic 'orders', which is 'billing'"),
         ("topic,partition,offset", "topic 'topic' is not managed here"),
@@ -59,7 +57,6 @@ def test_a_file_of_kafkas_tool_is_read_for_one_group_and_for_several() -> None:
         ("orders,-1,1", "'-1' is no partition"),
         (f"orders,{2**31},1", "is no partition"),
         ("orders,0,-1", "'-1' is no position: an offset is a whole number from 0"),
-        ("orders,0,1e3", "'1e3' is no position"),
         ("orders,0,\u0661", "is no position"),
         (f"orders,0,{2**63}", "is no position"),
         ("orders,0,1\norders,0,2", "line 2 names partition 0 of topic 'orders' a second time"),
