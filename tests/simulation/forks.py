@@ -29,8 +29,6 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import Phase, settings
 
-from tests.simulation.memo import forget
-
 ROOT = Path(__file__).parents[2]
 REACH = ROOT / "build" / "reach.json"
 PRODUCT = ("coordinator_tasks", "spark_apps")
@@ -85,7 +83,6 @@ class Change:
             for inner, changed in _inner(before, after):
                 for function in _living().get(_key(inner), []):
                     function.__code__ = changed
-        forget()
 
 
 def _key(code: CodeType) -> tuple[str, int, str]:

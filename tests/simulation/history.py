@@ -14,7 +14,6 @@ from coordinator_tasks.service.nodes import observe
 from tests.simulation.actions import FAULTS, Action, perform
 from tests.simulation.faults import Fault
 from tests.simulation.healing import heal
-from tests.simulation.memo import remembering
 from tests.simulation.oracle import Broken
 from tests.simulation.totals import Outcome
 from tests.simulation.world import Setup, World
@@ -162,7 +161,7 @@ def run(setup: Setup, actions: Sequence[Action], *, traced: bool = False) -> Out
     """Safety through the actions, then liveness."""
     trace: list[str] | None = [] if traced else None
     rule, broken, rounds = "", "", 0
-    with without_chance(), remembering():
+    with without_chance():
         world = World(setup, trace)
         try:
             for action in actions:

@@ -13,7 +13,6 @@ from tests.simulation.actions import FAULTS, STEPS, Action, perform
 from tests.simulation.faults import Fault
 from tests.simulation.healing import heal
 from tests.simulation.history import without_chance
-from tests.simulation.memo import remembering
 from tests.simulation.world import Setup, World
 
 WHO = st.integers(0, 5)
@@ -28,7 +27,6 @@ class Protocol(RuleBasedStateMachine):
         super().__init__()
         self.around = ExitStack()
         self.around.enter_context(without_chance())
-        self.around.enter_context(remembering())
         self.holds = True
 
     @initialize(

@@ -28,7 +28,6 @@ from tests.simulation.excuses import Excuse
 from tests.simulation.faults import Fault
 from tests.simulation.healing import heal
 from tests.simulation.history import without_chance
-from tests.simulation.memo import remembering
 from tests.simulation.oracle import Broken
 from tests.simulation.shown import Shown
 from tests.simulation.turns import closing, drive, produce
@@ -38,7 +37,7 @@ from tests.simulation.world import Setup, World
 @contextmanager
 def settled(consumers: int = 3) -> Iterator[World]:
     """Yield a world in which every partition has an owner."""
-    with without_chance(), remembering():
+    with without_chance():
         world = World(Setup(consumers))
         heal(world)
         yield world

@@ -18,7 +18,6 @@ from tests.simulation.faults import Fault, Lasting, Wait
 from tests.simulation.forks import ROOT
 from tests.simulation.healing import heal
 from tests.simulation.history import generate, run, run_seed, without_chance
-from tests.simulation.memo import remembering
 from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.mutation import change_of
 from tests.simulation.pool import run_all, run_chunk
@@ -80,7 +79,7 @@ def test_every_rule_is_looked_at_in_a_few_histories() -> None:
 
 
 def test_who_runs_on_after_zookeeper_was_lost_is_excused_only_until_a_node_names_it() -> None:
-    with without_chance(), remembering():
+    with without_chance():
         world = World(Setup())
         heal(world)
         before = _excused(world)
@@ -96,7 +95,7 @@ def test_who_runs_on_after_zookeeper_was_lost_is_excused_only_until_a_node_names
 
 
 def test_who_has_read_a_node_may_begin_what_it_grants_after_zookeeper_was_lost_until_it_is_asked() -> None:
-    with without_chance(), remembering():
+    with without_chance():
         world = World(Setup())
         heal(world)
         node = world.oracle.nodes["orders"]
