@@ -123,21 +123,19 @@ class Scene:
         self.answers[consumer] = Unreachable(Silence.SILENT, "no answer within 2 s")
         return self
 
-    def is_isolated(self, consumer: str, *, incarnation: int = 0, readmit: bool = False) -> "Scene":
+    def is_isolated(self, consumer: str, *, readmit: bool = False) -> "Scene":
         old = self.directives.get(consumer, Directive(consumer))
-        isolation = Isolation("ann", "wrong results", LONG_AGO, incarnation, readmit=readmit)
+        isolation = Isolation("ann", "wrong results", LONG_AGO, readmit=readmit)
         self.directives[consumer] = replace(old, isolation=isolation, version=old.version + 1)
         return self
 
-    def drains(
-        self, consumer: str, *, at: float = LONG_AGO, incarnation: int = 0, why: str = "", leaving: int = 0
-    ) -> "Scene":
+    def drains(self, consumer: str, *, incarnation: int = 0, leaving: int = 0) -> "Scene":
         old = self.directives.get(consumer, Directive(consumer))
-        draining = Draining("ann", why, at, incarnation, leaving)
+        draining = Draining("ann", "", LONG_AGO, incarnation, leaving)
         self.directives[consumer] = replace(old, draining=draining, version=old.version + 1)
         return self
 
-    def acts(self, *consumers: str, runs: Iterable[int] | None = None, closing: Iterable[int] = ()) -> "Scene":
+    def acts(self, *consumers: str, runs: Iterable[int] | None = None) -> "Scene":
         """The consumers have acted on the node: they run their `assignments`, or just `runs`."""
         assert self.node is not None
         for consumer in consumers:
@@ -145,7 +143,6 @@ class Scene:
             held = may_hold(self.node, consumer, incarnation, isolated=False)
             held_now = {p: e for p, e in held.items() if p in self.node.assignments}
             tokens = held_now if runs is None else {p: held.get(p, 0) for p in runs}
-            tokens |= dict.fromkeys(closing, 0)
             status = TopicStatus(
                 self.node.generation,
                 self.node.epoch,
@@ -163,14 +160,13 @@ class Scene:
         self.answers[consumer] = replace(before, topics={TOPIC: topic})
         return self
 
-    def releases_entry(self, partition: int, **changes: Any) -> "Scene":
+    def releases_entry(self, partition: int) -> "Scene":
         """The giver has written its release of the partition's entry."""
         assert self.node is not None
         entry = self.node.handoff[partition]
         incarnation = self.node.incarnations[entry.giver]
         token = Token(entry.epoch - 1, incarnation, self.node.generation)
-        release = Release(entry.epoch, entry.giver, incarnation, 10, self.node.generation, token)
-        self.releases[partition] = replace(release, **changes)
+        self.releases[partition] = Release(entry.epoch, entry.giver, incarnation, 10, self.node.generation, token)
         return self
 
     def later(self, seconds: float) -> "Scene":
