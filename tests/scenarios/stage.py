@@ -16,9 +16,8 @@ from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.plan.transitions import TopicReport
 from tests.world.site import Site
 
-TASKS = {"plan": transitions.plan, "start": transitions.start, "settle": transitions.settle, "step": transitions.step}
+TASKS = {"plan": transitions.plan, "start": transitions.start, "settle": transitions.settle}
 WAITS = {"closed": transitions.await_closed, "started": transitions.await_started}
-ENDS = {"reaped": Ending.REAPED, "left": Ending.LEFT}
 TOPIC = "orders"
 
 
@@ -42,7 +41,6 @@ class Stage:
 
     site: Site = field(default_factory=Site)
     generations: dict[str, str] = field(default_factory=dict)
-    shown_records: int = 0
     snapshot: dict[str, bytes] = field(default_factory=dict)
 
     def run(self, line: str) -> list[str]:
@@ -61,8 +59,8 @@ class Stage:
         return [f"{c} registered, incarnation {self.site.processes[c].member.incarnation}" for c in consumers]
 
     @STORY.command
-    def do_kill(self, consumer: str, how: str = "reaped") -> None:
-        self.site.dies(consumer, ENDS[how])
+    def do_kill(self, consumer: str, how: str) -> None:
+        self.site.dies(consumer, Ending(how))
 
     @STORY.command
     def do_mute(self, consumer: str) -> None:
@@ -183,10 +181,7 @@ class Stage:
 
     @STORY.command
     def do_history(self) -> list[str]:
-        """The records since the last look."""
-        records = self.site.history(TOPIC)
-        new, self.shown_records = records[self.shown_records :], len(records)
-        return [self._record(record) for record in new]
+        return [self._record(record) for record in self.site.history(TOPIC)]
 
     def _record(self, record: Record) -> str:
         by = f"{record.actor.run}/{record.actor.task}"
