@@ -19,19 +19,18 @@ WHY = "a test"
 NOBODY = "has never seen a consumer 'zoe'"
 NO_TOPIC = "topic 'nothing' is not managed"
 NO_FLEET = "has no fleet 'nobody'"
+NO_UPGRADE = "the fleet 'nobody' has no upgrade"
 
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """Bad input: what differs from the row's arguments, and the sentence that refuses it.
+    """Bad input: what differs from the row's arguments, and the sentence of the action or of the form's schema that refuses it.
 
-    `form`: what Airflow says where the form's own schema refuses it; `later`: it is bad only once the action is done.
+    `later`: it is bad only once the action is done. Commands refuse more in `tests/unit/coordinator_tasks/cli`.
     """
 
     given: Mapping[str, Any]
-    code: str
     says: str
-    form: str = ""
     later: bool = False
 
 
@@ -120,15 +119,10 @@ TABLE: Mapping[str, Row] = {
         ("{group}", ["a", "b"]),
         ("config/added", "group.id"),
         bad=(
-            Bad({"topic": "nothing"}, "KPC-013", "there is no topic 'nothing' in Kafka"),
-            Bad({"strategy": "no-such"}, "KPC-018", "'no-such'"),
-            Bad({"topic": "../x"}, "KPC-011", "'../x' cannot be a topic name", form="does not match"),
-            Bad(
-                {"group_id": "g\x1b[2J"},
-                "KPC-011",
-                "has characters that cannot be shown",
-            ),
-            Bad({"topic": "paused", "group_id": "another"}, "KPC-010", "topic 'paused' is managed by cluster"),
+            Bad({"topic": "nothing"}, "there is no topic 'nothing' in Kafka"),
+            Bad({"topic": "../x"}, "does not match"),
+            Bad({"group_id": "g\x1b[2J"}, "has characters that cannot be shown"),
+            Bad({"topic": "paused", "group_id": "another"}, "topic 'paused' is managed by cluster"),
         ),
     ),
     "remove_topic": Row(
@@ -139,7 +133,7 @@ TABLE: Mapping[str, Row] = {
         (True, []),
         ("config/removed", "removed"),
         was=False,
-        bad=(Bad({"topic": "nothing"}, "KPC-012", NO_TOPIC),),
+        bad=(Bad({"topic": "nothing"}, NO_TOPIC),),
     ),
     "set_strategy": Row(
         {"topic": "strategy", "strategy": "weighted", "parameters": {"measure": "lag"}},
@@ -150,10 +144,7 @@ TABLE: Mapping[str, Row] = {
         ("config/strategy", "strategy"),
         was="",
         back={"strategy": "", "parameters": {}},
-        bad=(
-            Bad({"strategy": "no-such"}, "KPC-018", "'no-such'"),
-            Bad({"parameters": {"measure": "luck"}}, "KPC-018", "'luck'"),
-        ),
+        bad=(Bad({"parameters": {"measure": "luck"}}, "'luck'"),),
     ),
     "pause": Row(
         {"topic": "paused", "partitions": [1]},
@@ -163,7 +154,7 @@ TABLE: Mapping[str, Row] = {
         ([1], [1]),
         ("config/paused", "paused"),
         was=[],
-        bad=(Bad({"partitions": [9]}, "KPC-010", "has partitions 0 to 1; name some of these"),),
+        bad=(Bad({"partitions": [9]}, "has partitions 0 to 1; name some of these"),),
     ),
     "resume": Row(
         {"topic": "paused", "partitions": [1]},
@@ -173,7 +164,7 @@ TABLE: Mapping[str, Row] = {
         ([], []),
         ("config/paused", "paused"),
         was=[1],
-        bad=(Bad({"topic": "nothing"}, "KPC-012", NO_TOPIC),),
+        bad=(Bad({"topic": "nothing"}, NO_TOPIC),),
     ),
     "freeze": Row(
         {"topic": "frozen"},
@@ -184,9 +175,8 @@ TABLE: Mapping[str, Row] = {
         ("config/frozen", "frozen"),
         was=False,
         bad=(
-            Bad({"topic": "nothing"}, "KPC-012", NO_TOPIC),
-            Bad({"why": "a\x1b[2Jb"}, "KPC-010", "has characters that cannot be shown"),
-            Bad({"why": "x" * 501}, "KPC-010", "the reason has 501 characters", form="Invalid input for param why"),
+            Bad({"why": "a\x1b[2Jb"}, "has characters that cannot be shown"),
+            Bad({"why": "x" * 501}, "Invalid input for param why"),
         ),
     ),
     "unfreeze": Row(
@@ -197,7 +187,7 @@ TABLE: Mapping[str, Row] = {
         False,
         ("config/frozen", "frozen"),
         was=True,
-        bad=(Bad({"topic": "a/b"}, "KPC-011", "'a/b' cannot be a topic name", form="does not match"),),
+        bad=(Bad({"topic": "a/b"}, "does not match"),),
     ),
     "pin": Row(
         {"topic": "pinned", "consumer": "p-2", "partitions": [0, 1]},
@@ -207,11 +197,7 @@ TABLE: Mapping[str, Row] = {
         ({"0": "p-2", "1": "p-2"}, ["p-2"]),
         ("config/pinned", "pins"),
         was={},
-        bad=(
-            Bad({"consumer": "zoe"}, "KPC-012", NOBODY),
-            Bad({"partitions": [9]}, "KPC-010", "has partitions 0 to 1; name some of these"),
-            Bad({"partitions": []}, "KPC-002", "Missing option '--partition'", form="should be non-empty"),
-        ),
+        bad=(Bad({"consumer": "zoe"}, NOBODY), Bad({"partitions": []}, "should be non-empty")),
     ),
     "unpin": Row(
         {"topic": "pinned", "partitions": []},
@@ -221,7 +207,7 @@ TABLE: Mapping[str, Row] = {
         ({}, ["p-1", "p-2"]),
         ("config/pinned", "pins"),
         was={"0": "p-2", "1": "p-2"},
-        bad=(Bad({"partitions": [7]}, "KPC-010", "partition 7 of topic 'pinned' has no pin"),),
+        bad=(Bad({"partitions": [7]}, "partition 7 of topic 'pinned' has no pin"),),
     ),
     "approve": Row(
         {"topic": "approved", "digest": "{digest}"},
@@ -231,7 +217,7 @@ TABLE: Mapping[str, Row] = {
         ["c-1", "c-2"],
         ("config/approved", "approval"),
         again=_NOBODY_ASKED,
-        bad=(Bad({"digest": "0" * 16}, "KPC-027", "is not the one that waits now", form=_NOBODY_ASKED),),
+        bad=(Bad({"digest": "0" * 16}, _NOBODY_ASKED),),
     ),
     "reset_offsets": Row(
         {"topic": "reset", "to": "earliest", "partitions": [0]},
@@ -243,13 +229,8 @@ TABLE: Mapping[str, Row] = {
         was={"0": 80},
         renews=True,
         bad=(
-            Bad({"to": "yesterday"}, "KPC-017", "'yesterday'"),
-            Bad({"to": "nan"}, "KPC-017", "'nan' is no position"),
-            Bad({"to": "2.7"}, "KPC-017", "'2.7' is no position"),
-            Bad({"to": "99999999999999999999"}, "KPC-017", "an offset is a whole number from 0 to 9223372036854775807"),
-            Bad({"to": "2026-11-21T08:15:00"}, "KPC-017", "the time '2026-11-21T08:15:00' has no zone"),
-            Bad({"to": "1969-12-31T00:00:00Z"}, "KPC-017", "lies before 1970"),
-            Bad({"partitions": [9]}, "KPC-017", "has no partition 9; it has partitions 0 to 1; name some of these"),
+            Bad({"to": "2.7"}, "'2.7' is no position"),
+            Bad({"to": "2026-11-21T08:15:00"}, "the time '2026-11-21T08:15:00' has no zone"),
         ),
     ),
     "undo_offsets": Row(
@@ -261,10 +242,7 @@ TABLE: Mapping[str, Row] = {
         reset="reset",
         was={"0": 80},
         again="has taken back",
-        bad=(
-            Bad({"topic": "paused"}, "KPC-017", "has no reset of offsets"),
-            Bad({"rebalance": "9-0"}, "KPC-017", "rebalance '9-0' of topic 'reset' has no reset of offsets"),
-        ),
+        bad=(Bad({"topic": "paused"}, "has no reset of offsets"),),
     ),
     "import_offsets": Row(
         {"offsets": "imported,0,20\nimported,1,5000\n"},
@@ -276,22 +254,8 @@ TABLE: Mapping[str, Row] = {
         was={"0": 80, "1": 80},
         renews=True,
         bad=(
-            Bad({"offsets": "imported,7,1\n"}, "KPC-017", "has no partition 7; it has partitions 0 to 1"),
-            Bad({"offsets": '"imported","9","1"\n'}, "KPC-017", "has no partition 9; it has partitions 0 to 1"),
-            Bad(
-                {"offsets": "imported,0,1\nimported,0,1\n"},
-                "KPC-017",
-                "line 2 names partition 0 of topic 'imported' a second",
-            ),
-            Bad(
-                {"offsets": "imported,0,1\nother,imported,1,1\n"},
-                "KPC-017",
-                "line 2 of the offsets: group 'other' is not",
-            ),
-            Bad({"offsets": "imported,0,-1\n"}, "KPC-017", "line 1 of the offsets: '-1' is no position"),
-            Bad({"offsets": "[" * 100_000}, "KPC-017", "line 1 of the offsets: it has 1 field"),
-            Bad({"offsets": "nothing,0,1\n"}, "KPC-017", f"line 1 of the offsets: {NO_TOPIC}"),
-            Bad({"offsets": "imported;0;1\n"}, "KPC-017", "line 1"),
+            Bad({"offsets": "imported,7,1\n"}, "has no partition 7; it has partitions 0 to 1"),
+            Bad({"offsets": "[" * 100_000}, "line 1 of the offsets: it has 1 field"),
         ),
     ),
     "roll_back": Row(
@@ -302,21 +266,15 @@ TABLE: Mapping[str, Row] = {
         ["c-1"],
         ("config/back", "rollback"),
         bad=(
-            Bad({"rebalance": "9-0"}, "KPC-012", "has no rebalance '9-0'"),
-            Bad({"rebalance": "../9"}, "KPC-012", "has no rebalance '../9'"),
-            Bad({"minutes": 1e9}, "KPC-010", "a roll back cannot hold for 6e+10 s", form="is greater than the maximum"),
-            Bad({"topic": "nothing"}, "KPC-012", NO_TOPIC),
+            Bad({"rebalance": "../9"}, "has no rebalance '../9'"),
+            Bad({"minutes": 1e9}, "is greater than the maximum"),
         ),
     ),
     "preview": Row(
         {"topics": ["grown"], "join": 1, "leave": ["g-1"]},
         2,
         says="grown: 2 partitions would move",
-        bad=(
-            Bad({"leave": ["zoe"]}, "KPC-012", "consumer 'zoe' is not registered"),
-            Bad({"join": 10_001}, "KPC-010", "10001 consumers cannot join", form="is greater than the maximum"),
-            Bad({"topics": ["nothing"]}, "KPC-012", NO_TOPIC),
-        ),
+        bad=(Bad({"leave": ["zoe"]}, "consumer 'zoe' is not registered"),),
     ),
     # Consumers
     "isolate": Row(
@@ -326,10 +284,7 @@ TABLE: Mapping[str, Row] = {
         (None, ["i-1", "t"]),
         (WHY, ["t"]),
         ("directives/i-1", "isolated"),
-        bad=(
-            Bad({"consumer": "zoe"}, "KPC-012", NOBODY),
-            Bad({"consumer": "../i-1"}, "KPC-011", "'../i-1' cannot be a consumer id", form="does not match"),
-        ),
+        bad=(Bad({"consumer": "../i-1"}, "does not match"),),
     ),
     "readmit": Row(
         {"consumer": "i-1"},
@@ -339,7 +294,7 @@ TABLE: Mapping[str, Row] = {
         (None, ["i-1", "t"]),
         ("directives/i-1", "isolated"),
         was={"why": WHY, "readmit": False},
-        bad=(Bad({"consumer": "zoe"}, "KPC-012", NOBODY),),
+        bad=(Bad({"consumer": "zoe"}, NOBODY),),
     ),
     "drain": Row(
         {"consumer": "d-1"},
@@ -349,7 +304,7 @@ TABLE: Mapping[str, Row] = {
         (WHY, [], ["s"]),
         ("fleet/drained", "consumers"),
         was=["d-1"],
-        bad=(Bad({"consumer": "zoe"}, "KPC-012", NOBODY),),
+        bad=(Bad({"consumer": "zoe"}, NOBODY),),
     ),
     "undrain": Row(
         {"consumer": "d-1", "app": "drained"},
@@ -359,10 +314,7 @@ TABLE: Mapping[str, Row] = {
         (None, ["d-1"], ["d-1", "s"]),
         ("directives/d-1", "draining"),
         was={"why": WHY},
-        bad=(
-            Bad({"consumer": "zoe"}, "KPC-012", NOBODY),
-            Bad({"app": "nobody"}, "KPC-012", NO_FLEET),
-        ),
+        bad=(Bad({"app": "nobody"}, NO_FLEET),),
     ),
     "expect_restart": Row(
         {"consumer": "e-1", "within": 10},
@@ -373,10 +325,7 @@ TABLE: Mapping[str, Row] = {
         ("directives/e-1", "restart"),
         renews=True,
         back={"within": 0},
-        bad=(
-            Bad({"consumer": "zoe"}, "KPC-012", NOBODY),
-            Bad({"within": 1_441}, "KPC-010", "a restart takes 0 to 1440 min, and not 1441 min", form="1441"),
-        ),
+        bad=(Bad({"within": 1_441}, "1441"),),
     ),
     # Fleets
     "set_fleet": Row(
@@ -393,13 +342,9 @@ TABLE: Mapping[str, Row] = {
         (["m-1", "m-2"], "1.4"),
         ("fleet/made", "consumers"),
         bad=(
-            Bad({"consumers": ["m-1", "m-1"]}, "KPC-019", "names a consumer twice"),
-            Bad({"consumers": ["u-1"]}, "KPC-019", "consumer 'u-1' is in the fleet of 'upgraded' already"),
-            Bad({"application": "/opt/other.py"}, "KPC-019", "/opt/other.py"),
-            Bad({"app": "../made"}, "KPC-011", "'../made' cannot be an application name", form="does not match"),
-            Bad({"arguments": []}, "KPC-019", "fleet 'made' names no topics"),
-            Bad({"code": "../1"}, "KPC-019", "'../1' cannot be a version of code"),
-            Bad({"consumers": ["m/1"]}, "KPC-011", "'m/1' cannot be a consumer id"),
+            Bad({"consumers": ["u-1"]}, "consumer 'u-1' is in the fleet of 'upgraded' already"),
+            Bad({"application": "/opt/other.py"}, "/opt/other.py"),
+            Bad({"consumers": ["m/1"]}, "'m/1' cannot be a consumer id"),
         ),
     ),
     "scale": Row(
@@ -411,13 +356,7 @@ TABLE: Mapping[str, Row] = {
         ("fleet/scaled", "consumers"),
         was=["sc-1"],
         back={"count": 1},
-        bad=(
-            Bad({"app": "nobody"}, "KPC-012", NO_FLEET),
-            Bad({"pattern": "sc"}, "KPC-019", "the pattern 'sc' needs {} once"),
-            Bad({"count": 10_001}, "KPC-019", "a fleet has 0 to 10000 consumers", form="10001"),
-            Bad({"count": -1}, "KPC-002", "-1", form="-1 is less than the minimum of 0"),
-            Bad({"count": 2.7}, "KPC-002", "Invalid value for 'count'", form="2.7 is not of type 'integer'"),
-        ),
+        bad=(Bad({"app": "nobody"}, NO_FLEET), Bad({"count": 2.7}, "2.7 is not of type 'integer'")),
     ),
     "redeploy": Row(
         {"app": "redeployed"},
@@ -427,10 +366,7 @@ TABLE: Mapping[str, Row] = {
         ["rd-1", "rd-2"],
         ("fleet/redeployed", "replaced"),
         again="the fleet 'redeployed' is being redeployed",
-        bad=(
-            Bad({"app": "nobody"}, "KPC-012", NO_FLEET),
-            Bad({"app": "upgraded"}, "KPC-019", "u-1 is the only live consumer of the fleet"),
-        ),
+        bad=(Bad({"app": "upgraded"}, "u-1 is the only live consumer of the fleet"),),
     ),
     "set_growth": Row(
         _LIMITS,
@@ -440,12 +376,8 @@ TABLE: Mapping[str, Row] = {
         (2, 3, True),
         ("history/:growth/grown", "limits"),
         bad=(
-            Bad({"least": 5}, "KPC-028", "a fleet cannot grow from 5 to 3 consumers"),
-            Bad({"utilisation": 0.0}, "KPC-028", "a utilisation of 0 cannot be"),
-            Bad({"most": 2.7}, "KPC-002", "Invalid value for '--max'", form="2.7 is not of type 'integer'"),
-            Bad({"spare": 3}, "KPC-028", "3 warm spares do not fit into 3 consumers"),
-            Bad({"window_s": 0}, "KPC-028", "a window of 0 s cannot be; give 1 to 86400"),
-            Bad({"app": "nobody"}, "KPC-012", NO_FLEET),
+            Bad({"least": 5}, "a fleet cannot grow from 5 to 3 consumers"),
+            Bad({"most": 2.7}, "2.7 is not of type 'integer'"),
         ),
     ),
     "autoscale": Row(
@@ -456,7 +388,6 @@ TABLE: Mapping[str, Row] = {
         ["g-1", "g-2"],
         ("fleet/grown", "consumers"),
         was=["g-1"],
-        bad=(Bad({"app": "scaled"}, "KPC-012", "the fleet 'scaled' has no limits of growth"),),
     ),
     # Upgrades
     "upgrade": Row(
@@ -469,15 +400,10 @@ TABLE: Mapping[str, Row] = {
         was=["u-1"],
         again="the fleet 'upgraded' is being upgraded to 'v2'",
         bad=(
-            Bad({"steps": [0, 100]}, "KPC-024", "a step of 0 % cannot be", form="0 is less than the minimum of 1"),
-            Bad({"steps": [50, 101]}, "KPC-024", "a step of 101 % cannot be", form="101 is greater than the maximum"),
-            Bad({"steps": [50, 20]}, "KPC-024", "the steps 50, 20 cannot be"),
-            Bad({"version": "v3", "code": ""}, "KPC-024", "has no version 'v3'"),
-            Bad({"version": "../v3"}, "KPC-011", "'../v3' cannot be a version name", form="does not match"),
-            Bad({"app": "nobody"}, "KPC-012", NO_FLEET),
-            Bad({"topics": ["paused"]}, "KPC-024", "nobody of the fleet 'upgraded' owns a partition of paused"),
-            Bad({"rule": "luck"}, "KPC-025", "the settings have no rule 'luck'"),
-            Bad({"version": "v3", "code": "v3"}, "KPC-019", "is being upgraded to 'v2'", later=True),
+            Bad({"steps": [0, 100]}, "0 is less than the minimum of 1"),
+            Bad({"steps": [50, 20]}, "the steps 50, 20 cannot be"),
+            Bad({"rule": "luck"}, "the settings have no rule 'luck'"),
+            Bad({"version": "v3", "code": "v3"}, "is being upgraded to 'v2'", later=True),
         ),
     ),
     "pause_upgrade": Row(
@@ -487,13 +413,13 @@ TABLE: Mapping[str, Row] = {
         ("Starting", False, _UPGRADED),
         ("Starting", True, _UPGRADED),
         ("upgrades/upgraded", "paused"),
-        bad=(Bad({"app": "nobody"}, "KPC-012", "the fleet 'nobody' has no upgrade"),),
+        bad=(Bad({"app": "nobody"}, NO_UPGRADE),),
     ),
     "upgrade_report": Row(
         {"app": "upgraded"},
         3,
         says="upgrade of upgraded to v2, asked by ",
-        bad=(Bad({"app": "nobody"}, "KPC-012", "the fleet 'nobody' has no upgrade"),),
+        bad=(Bad({"app": "nobody"}, NO_UPGRADE),),
     ),
     "continue_upgrade": Row(
         {"app": "upgraded"},
@@ -503,7 +429,7 @@ TABLE: Mapping[str, Row] = {
         ("Starting", False, _UPGRADED),
         ("upgrades/upgraded", "paused"),
         was="{paused}",
-        bad=(Bad({"app": "nobody"}, "KPC-012", "the fleet 'nobody' has no upgrade"),),
+        bad=(Bad({"app": "nobody"}, NO_UPGRADE),),
     ),
     "roll_back_upgrade": Row(
         {"app": "upgraded"},
@@ -513,6 +439,6 @@ TABLE: Mapping[str, Row] = {
         ("RolledBack", False, ["u-1"]),
         ("upgrades/upgraded", "reason"),
         again="was rolled back",
-        bad=(Bad({"app": "nobody"}, "KPC-012", "the fleet 'nobody' has no upgrade"),),
+        bad=(Bad({"app": "nobody"}, NO_UPGRADE),),
     ),
 }

@@ -1,52 +1,46 @@
-"""Every action of an operator on real ZooKeeper and Kafka, by its command and by its form in a real Airflow.
+"""Every action of an operator by its form in a real Airflow, on real ZooKeeper and Kafka.
 
-What each of them does stands in `action_table`. Both ways do the same on a site of their own, whose topics the plain loop plans.
+What each of them does stands in `action_table`. The plain loop plans the topics. Commands do the same by the same declarations
+(`tests/unit/dags/test_new_action.py`).
 """
 
-import io
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeAlias
-from unittest import mock
 from urllib.parse import quote
 
 import httpx
 import pytest
 from confluent_kafka import Producer
 
-from coordinator_tasks import cli
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
-from coordinator_tasks.cli.base import user
-from coordinator_tasks.core.model import Committed, Fleet
+from coordinator_tasks.core.model import ActionRecord, Actor, Committed, Fleet
 from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.devstack.embedded.errors import AirflowUnavailable
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.actions.action import ONCE
 from coordinator_tasks.service.actions.declarations import ACTIONS
-from coordinator_tasks.service.actions.parameters import DRY_RUN, EXECUTE, REQUIRED
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets import upgrades
 from coordinator_tasks.service.fleets.redeployment import all_stable
-from coordinator_tasks.service.nodes import fleet, history
+from coordinator_tasks.service.nodes import action_log, fleet, history
+from coordinator_tasks.service.offsets import positions
 from coordinator_tasks.service.plan import plans_to_approve
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator, settings_from_environment
 from tests.airflow_access import signed_in
 from tests.airflow_calls import FINAL_STATES, clear_tasks, xcom
-from tests.integration.action_table import APPLICATION, BUDGET_MOVES, RULE, TABLE, WHY, Bad, Nodes, owners
+from tests.integration.action_table import APPLICATION, BUDGET_MOVES, RULE, TABLE, WHY, Nodes, owners
 from tests.integration.airflow_site import ROOT, added, airflow_of, cluster_of, eventually
 from tests.integration.stub_consumer import StubConsumer
 
 pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(900)]
-WAYS = ("command", "form")
 LIMIT_S = 120.0
 STEP_S = 0.25
 PARTITIONS = {"approved": 8, "upgraded": 4, "judged": 4}
@@ -80,10 +74,9 @@ FLEETS = {
     "upgraded": ["u-1"],
 }
 JUDGED = {"app": "judged", "version": "v2", "code": "v2", "steps": [50, 100], "rule": RULE, "hold_minutes": 1}
-APPROVERS = ("admin", user())
-STRANGER = "guest"
-"""An account in Airflow that may start forms, and may not approve."""
-BUDGET = {"COORDINATOR_BUDGET_MOVES": str(BUDGET_MOVES), "COORDINATOR_BUDGET_APPROVERS": ";".join(APPROVERS)}
+PERSON, STRANGER = "admin", "guest"
+"""Accounts in Airflow: the second one may start forms, and may not approve."""
+BUDGET = {"COORDINATOR_BUDGET_MOVES": str(BUDGET_MOVES), "COORDINATOR_BUDGET_APPROVERS": PERSON}
 FOLDERS = ("config", "directives", "fleet", "upgrades", "history/:growth", "assignments")
 REFUSED_AGAIN = ("upgrade", "redeploy")
 """Actions whose second request is refused, while a second try of the same task is none."""
@@ -148,29 +141,11 @@ class ActionSite:
         wanted = {topic: range(PARTITIONS.get(topic, 2)) for topic in sorted(names())}
         return {**found, "committed": self.c.kafka.committed({group: wanted})[group]}
 
-    def typed(self, *arguments: str, **settings: str) -> tuple[int, str, str]:
-        """Exit code, output and errors of a command; `settings` are further ones of its environment."""
-        out, err = io.StringIO(), io.StringIO()
-        with (
-            mock.patch.dict(os.environ, {**self.environment, **settings}),
-            redirect_stdout(out),
-            redirect_stderr(err),
-            pytest.raises(SystemExit) as ended,
-        ):
-            cli.main(arguments)
-        return int(str(ended.value.code)), out.getvalue(), err.getvalue()
-
-    def listed(self, *arguments: str) -> list[dict[str, Any]]:
-        """What a command prints as JSON."""
-        code, out, err = self.typed(*arguments, "--json")
-        assert code == 0, err
-        found: list[dict[str, Any]] = json.loads(out)
-        return found
-
     def prepare(self) -> None:
         """Everything that the table names, until all of it stands still."""
         c = self.c
         group = self.words["{group}"] = f"group-{self.settings.cluster}"
+        self.words["{paused}"] = f"by {PERSON}: {WHY}"
         for app, consumers in FLEETS.items():
             fleet.set_fleet(c, Fleet(app, APPLICATION, tuple(consumers), code="v1"))
         for consumer, wanted in CONSUMERS.items():
@@ -200,6 +175,11 @@ class ActionSite:
         nodes = self.nodes
         return {name: TABLE[name].shows(nodes) for name in names}
 
+    def given(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters for this site, with a reason if the action takes one."""
+        reason = {"why": WHY} if any(one.name == "why" for one in ACTIONS[name].parameters) else {}
+        return {**reason, **self.resolved(dict(given))}
+
 
 def names() -> set[str]:
     """The topics of the table."""
@@ -220,12 +200,14 @@ def planning(environment: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
         assert loop.poll() is None, "the loop has ended"
+        loop.terminate()
+        assert loop.wait(15) == 0, "SIGTERM ends the loop"
     finally:
         loop.kill()
         loop.wait()
 
 
-# Both ways -----------------------------------------------------------------------------------------------------------
+# Forms ---------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,51 +217,6 @@ class Told:
     done: bool
     said: str
     run: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Commands:
-    """The commands, in this process."""
-
-    site: ActionSite
-    folder: Path
-
-    def ask(self, name: str, given: Mapping[str, Any], *, dry_run: bool = False) -> Callable[[], Told]:
-        """Do it, when the result is asked for."""
-        return lambda: self._done(self.words(name, given, dry_run=dry_run))
-
-    def words(self, name: str, given: Mapping[str, Any], *, dry_run: bool) -> list[str]:
-        """The command as it is typed: its options and arguments are those of the action."""
-        action = ACTIONS[name]
-        if name == "import_offsets":
-            file = self.folder / "offsets.csv"
-            file.write_text(given["offsets"])
-            return [*action.words.split(), "--from-file", str(file), "--why", given["why"], "--execute"]
-        options = {one.name: one.option for one in action.parameters if one.option is not None}
-        given = {"yes": True, "execute": not dry_run, "dry_run": dry_run, **given}
-        words: list[str] = []
-        for option, value in sorted(
-            ((options[one], given[one]) for one in options if one in given),
-            key=lambda both: (bool(both[0].flag), both[0].default is not REQUIRED),
-        ):
-            values = value if isinstance(value, list) else [value]
-            if option.pairs:
-                values = [f"{key}={text}" for key, text in value.items()]
-            if isinstance(value, bool):
-                words += [option.flag] * value
-            else:
-                words += [word for one in values for word in ([option.flag] if option.flag else []) + [str(one)]]
-        return [*action.words.split(), *words]
-
-    def stranger(self) -> Told:
-        """An approval by who may not approve."""
-        approve = ["approve", "approved", self.site.words["{digest}"]]
-        code, out, err = self.site.typed(*approve, COORDINATOR_BUDGET_APPROVERS="ada;kim")
-        return Told(code == 0, out if code == 0 else err)
-
-    def _done(self, words: Sequence[str]) -> Told:
-        code, out, err = self.site.typed(*words)
-        return Told(code == 0, out if code == 0 else err)
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,85 +303,53 @@ class Forms:
             self.airflow.client.request("PATCH", path, json=answer)
 
 
-Way: TypeAlias = Commands | Forms
-
-
 # What is done --------------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Result:
-    """What came of one action in one way: told and shown at first, a second time, and when it was taken back."""
+    """What came of one action: told and shown at first, and a second time."""
 
-    before: Any = None
+    before: Any
     told: list[Told] = field(default_factory=list)
     shown: list[Any] = field(default_factory=list)
-    bad: list[tuple[Bad, Told]] = field(default_factory=list)
 
 
 @dataclass
 class Everything:
-    """The results of both ways; `untouched`: what bad input has changed."""
+    """All results. `untouched`: what bad input has changed; `others`: further requests by a key for each."""
 
-    ways: Mapping[str, Way]
-    results: dict[tuple[str, str], Result] = field(default_factory=dict)
-    untouched: dict[str, set[str]] = field(default_factory=dict)
-    others: dict[tuple[str, str], Told] = field(default_factory=dict)
-    dry: dict[str, Any] = field(default_factory=dict)
-    """What is to be seen behind the dry run of a command."""
+    forms: Forms
+    results: dict[str, Result] = field(default_factory=dict)
+    untouched: set[str] = field(default_factory=set)
+    others: dict[str, Told] = field(default_factory=dict)
 
-    def ask(self, asked: Mapping[str, Asked]) -> dict[tuple[str, str], Told]:
-        """Ask for all of these in both ways, at once in Airflow; way and key → the result."""
+    def ask(self, asked: Mapping[str, Asked]) -> dict[str, Told]:
+        """Ask for all of these at once; key → the result."""
+        given = self.forms.site.given
         wait = {
-            (way, key): self.ways[way].ask(
-                name, given_of(self.ways[way].site, name, given), dry_run=key.startswith("dry run")
-            )
-            for way in ("form", "command")
-            for key, (name, given) in asked.items()
-            if not (way == "form" and (key.startswith("dry run ") or (key.startswith("bad") and not has_form(name))))
+            key: self.forms.ask(name, given(name, more), dry_run=key == "dry run")
+            for key, (name, more) in asked.items()
         }
-        done = {at: told() for at, told in wait.items() if at[0] == "command"}
-        return done | {at: told() for at, told in wait.items() if at[0] == "form"}
+        return {key: told() for key, told in wait.items()}
 
     def turn(self, rows: Sequence[str], beside: Mapping[str, Asked]) -> None:
         """Do these actions, wait for what they do, and do them again."""
-        sites = {way: one.site for way, one in self.ways.items()}
-        for way, site in sites.items():
-            shown = site.shown(rows)
-            self.results |= {(way, name): Result(before=shown[name]) for name in rows}
-        self.others |= self.ask({f"dry run {one}": (one, TABLE[one].given) for one in rows if has_dry_run(one)})
-        self.dry |= sites["command"].shown(rows)
-        self.others |= self._keep(self.ask({**{name: (name, TABLE[name].given) for name in rows}, **beside}))
-        for way, site in sites.items():
-            wanted = {name: site.resolved(TABLE[name].after) for name in rows}
-            with suppress(AssertionError):  # the test of the action says what is missing
-                eventually(lambda site=site, wanted=wanted: site.shown(rows) == wanted, LIMIT_S)
-            self._look(way, site, rows)
-        self._keep(self.ask({name: (name, TABLE[name].given) for name in rows}))
-        for way, site in sites.items():
-            self._look(way, site, rows)
+        site = self.forms.site
+        self.results |= {name: Result(before=shown) for name, shown in site.shown(rows).items()}
+        mine = {name: (name, TABLE[name].given) for name in rows}
+        told = self.ask({**mine, **beside})
+        self.others |= {key: told[key] for key in beside}
+        wanted = {name: site.resolved(TABLE[name].after) for name in rows}
+        with suppress(AssertionError):  # the test of the action says what is missing
+            eventually(lambda: site.shown(rows) == wanted, LIMIT_S)
+        self._keep(told, rows)
+        self._keep(self.ask(mine), rows)
 
-    def _keep(self, told: Mapping[tuple[str, str], Told]) -> dict[tuple[str, str], Told]:
-        """Keep what the actions have told; returns the rest."""
-        for at in told.keys() & self.results.keys():
-            self.results[at].told.append(told[at])
-        return {at: one for at, one in told.items() if at not in self.results}
-
-    def _look(self, way: str, site: ActionSite, rows: Sequence[str]) -> None:
-        for name, shown in site.shown(rows).items():
-            self.results[way, name].shown.append(shown)
-
-
-def given_of(site: ActionSite, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters for this site, with a reason if the action takes one."""
-    reason = {"why": WHY} if any(one.name == "why" for one in ACTIONS[name].parameters) else {}
-    return {**reason, **site.resolved(dict(given))}
-
-
-def has_dry_run(name: str) -> bool:
-    """Whether its command can say first what it would do; the import is one of `offsets reset`, whose test is another."""
-    said = any(one in (DRY_RUN, EXECUTE) for one in ACTIONS[name].parameters)
-    return said and name != "import_offsets"
+    def _keep(self, told: Mapping[str, Told], rows: Sequence[str]) -> None:
+        for name, shown in self.forms.site.shown(rows).items():
+            self.results[name].told.append(told[name])
+            self.results[name].shown.append(shown)
 
 
 def has_form(name: str) -> bool:
@@ -464,35 +369,24 @@ def bad_of(name: str, *, later: bool) -> dict[str, Asked]:
 
 @pytest.fixture(scope="module")
 def everything(
-    zookeeper: EmbeddedZooKeeper,
-    kafka: EmbeddedKafka,
-    airflow_factory: Callable[..., EmbeddedAirflow],
-    tmp_path_factory: pytest.TempPathFactory,
+    zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, airflow_factory: Callable[..., EmbeddedAirflow]
 ) -> Iterator[Everything]:
     """All actions are done, again, and with bad input, turn by turn."""
-    servers = {"bootstrap.servers": kafka.bootstrap_servers}
-    make_topics(servers)
+    make_topics({"bootstrap.servers": kafka.bootstrap_servers})
     with ExitStack() as stack:
-        sites = {way: opened(zookeeper, kafka, stack) for way in WAYS}
-        sites["command"].words["{paused}"], sites["form"].words["{paused}"] = (
-            f"by {who}: {WHY}" for who in (user(), "admin")
-        )
-        rules = {"rules": {RULE: sites["form"].settings.rules[RULE]}}
+        site = opened(zookeeper, kafka, stack)
+        rules = {"rules": {RULE: site.settings.rules[RULE]}}
         env = {**BUDGET, "COORDINATOR_DAGS_PAUSED": "true"}
-        users = {"core.simple_auth_manager_users": f"admin:admin,{STRANGER}:op"}
+        users = {"core.simple_auth_manager_users": f"{PERSON}:admin,{STRANGER}:op"}
         dags = {"approve_plan", "autoscale", "reconcile", *(name for name, one in ACTIONS.items() if one.form)}
-        with ThreadPoolExecutor() as pool:
-            prepared = [pool.submit(site.prepare) for site in sites.values()]
-            airflow = stack.enter_context(
-                airflow_of(sites["form"].settings, airflow_factory, dags, zookeeper=rules, env=env, options=users)
-            )
-            for dag in sorted(dags - {"autoscale", "reconcile"}):
-                airflow.client.set_paused(dag, False)
-            for one in prepared:
-                one.result()
-        commands = Commands(sites["command"], tmp_path_factory.mktemp("files"))
-        found = Everything({"command": commands, "form": Forms(sites["form"], airflow)})
-        do_everything(found, sites)
+        site.prepare()
+        airflow = stack.enter_context(
+            airflow_of(site.settings, airflow_factory, dags, zookeeper=rules, env=env, options=users)
+        )
+        for dag in sorted(dags - {"autoscale", "reconcile"}):
+            airflow.client.set_paused(dag, False)
+        found = Everything(Forms(site, airflow))
+        do_everything(found)
         yield found
 
 
@@ -521,32 +415,27 @@ def opened(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, stack: ExitStack)
     return ActionSite(settings, environment, stack.enter_context(open_coordinator(settings)), stack)
 
 
-def do_everything(found: Everything, sites: Mapping[str, ActionSite]) -> None:
-    turns: dict[int, list[str]] = {}
+def do_everything(found: Everything) -> None:
+    site, turns = found.forms.site, dict[int, list[str]]()
     for name, row in TABLE.items():
         turns.setdefault(row.turn, []).append(name)
     found.turn(turns[0], {})
-    before = {way: site.everything for way, site in sites.items()}
-    found.others |= found.ask({key: asked for name in TABLE for key, asked in bad_of(name, later=False).items()})
-    if isinstance(commands := found.ways["command"], Commands):
-        found.others["command", "stranger"] = commands.stranger()
-    for way, site in sites.items():
-        after = site.everything
-        found.untouched[way] = {path for path in {*before[way], *after} if before[way].get(path) != after.get(path)}
+    before = site.everything
+    bad = {key: asked for name in TABLE if has_form(name) for key, asked in bad_of(name, later=False).items()}
+    found.others |= found.ask(bad)
+    after = site.everything
+    found.untouched = {path for path in {*before, *after} if before.get(path) != after.get(path)}
     found.turn(turns[1], {"dry run": ("scale", TABLE["scale"].given)})
     found.turn(turns[2], {"judged": ("upgrade", JUDGED)})
-    if isinstance(forms := found.ways["form"], Forms):
-        for name in REFUSED_AGAIN:
-            found.others["form", f"tried {name}"] = forms.again(name, found.results["form", name].told[0].run)
-    for site in sites.values():
-        site.starts("j-2", LATER["j-2"])
+    for name in REFUSED_AGAIN:
+        found.others[f"tried {name}"] = found.forms.again(name, found.results[name].told[0].run)
+    site.starts("j-2", LATER["j-2"])
     back = {f"back {name}": (name, {**row.given, **row.back}) for name, row in TABLE.items() if row.back}
     found.turn(turns[3], back)
     found.turn(turns[4], bad_of("upgrade", later=True))
     found.turn(turns[5], {})
-    for site in sites.values():
-        with suppress(AssertionError):  # the test says what is missing
-            eventually(lambda site=site: site.nodes["upgrades/judged"].get("paused") or advanced(site), LIMIT_S)
+    with suppress(AssertionError):  # the test says what is missing
+        eventually(lambda: site.nodes["upgrades/judged"].get("paused") or advanced(site), LIMIT_S)
 
 
 def advanced(site: ActionSite) -> None:
@@ -556,181 +445,121 @@ def advanced(site: ActionSite) -> None:
 
 # What is asked of each of them ---------------------------------------------------------------------------------------
 
-EACH = [(way, name) for name in TABLE for way in WAYS]
-
 
 def test_every_action_stands_in_the_table() -> None:
     assert TABLE.keys() == ACTIONS.keys()
-    assert all(row.bad for row in TABLE.values())
+    assert all(row.bad for name, row in TABLE.items() if has_form(name))
 
 
-@pytest.mark.parametrize(("way", "name"), EACH)
-def test_it_has_its_effect(everything: Everything, way: str, name: str) -> None:
-    row, found, site = TABLE[name], everything.results[way, name], everything.ways[way].site
+@pytest.mark.parametrize("name", TABLE)
+def test_it_has_its_effect(everything: Everything, name: str) -> None:
+    row, found, site = TABLE[name], everything.results[name], everything.forms.site
     assert found.told[0].done, found.told[0].said
     assert row.says in found.told[0].said
     assert (found.before, found.shown[0]) == (site.resolved(row.before), site.resolved(row.after))
     if row.back:
-        taken_back = everything.others[way, f"back {name}"]
+        taken_back = everything.others[f"back {name}"]
         assert taken_back.done, taken_back.said
         assert site.shown([name])[name] == site.resolved(row.before)
 
 
-@pytest.mark.parametrize(("way", "name"), [one for one in EACH if TABLE[one[1]].changed[0]])
-def test_the_history_says_who_why_and_what_it_was_before(everything: Everything, way: str, name: str) -> None:
-    row, site = TABLE[name], everything.ways[way].site
+@pytest.mark.parametrize("name", [name for name, row in TABLE.items() if row.changed[0]])
+def test_the_history_says_who_why_and_what_it_was_before(everything: Everything, name: str) -> None:
+    row, site = TABLE[name], everything.forms.site
     found = asked_for(site, name)
     assert len(found) == 1 + row.renews + bool(row.back), "neither bad input nor the same again is recorded"
     first = found[-1]
-    check_actor(first["actor"], way, name)
-    assert first["why"] == given_of(site, name, {}).get("why", "") or name in ("approve", "autoscale")
-    (change,) = [one for one in first["changes"] if (one["node"], one["field"]) == row.changed]
-    was = json.loads(change["before"] or "null")
+    check_actor(first.actor, name)
+    assert first.why == site.given(name, {}).get("why", "") or name in ("approve", "autoscale")
+    (change,) = [one for one in first.changes if (one.node, one.field) == row.changed]
+    was = json.loads(change.before or "null")
     if isinstance(was, dict) and isinstance(row.was, dict):
         was = {key: was.get(key) for key in row.was}
     assert was == site.resolved(row.was)
-    assert change["after"] != change["before"]
+    assert change.after != change.before
 
 
-def asked_for(site: ActionSite, name: str) -> list[dict[str, Any]]:
-    """The records of an action, newest first, as `history --actions` lists them."""
+def asked_for(site: ActionSite, name: str) -> list[ActionRecord]:
+    """The records of an action, newest first."""
     given = site.resolved(dict(TABLE[name].given))
     about = next(given[one] for one in ("topic", "consumer", "app") if one in given)
-    return [one for one in site.listed("history", "--actions", about, "--limit", "500") if one["action"] == name]
+    return [one for one in action_log.asked(site.c, about, 500) if one.action == name]
 
 
-def check_actor(actor: Mapping[str, Any], way: str, name: str) -> None:
-    if way == "command":
-        assert (actor["kind"], actor["who"]) == ("command", user())
-        return
+def check_actor(actor: Actor, name: str) -> None:
     dag = "approve_plan" if name == "approve" else name
-    assert (actor["kind"], actor["dag"], actor["who"]) == ("airflow", dag, "admin")
+    assert (actor.kind, actor.dag, actor.who) == ("airflow", dag, PERSON)
 
 
-@pytest.mark.parametrize(("way", "name"), [one for one in EACH if TABLE[one[1]].reset])
-def test_the_history_of_a_topic_says_who_has_reset_it_why_and_from_where(
-    everything: Everything, way: str, name: str
-) -> None:
-    row, site = TABLE[name], everything.ways[way].site
+@pytest.mark.parametrize("name", [name for name, row in TABLE.items() if row.reset])
+def test_the_history_of_a_topic_says_who_has_reset_it_why_and_from_where(everything: Everything, name: str) -> None:
+    row, site = TABLE[name], everything.forms.site
     plans = [
-        (record["plan"], record["actor"], one["cause"])
-        for one in site.listed("history", row.reset)
-        for record in one["records"]
-        if (record["plan"] or {}).get("strategy") == "reset offsets"
+        (record.plan, record.actor, one.cause)
+        for one in history.rebalances(site.c, [row.reset])
+        for record in one.records
+        if record.plan is not None and record.plan.strategy == positions.RESET
     ]
-    mine = [one for one in plans if bool(one[0]["undoes"]) == (name == "undo_offsets")]
+    mine = [one for one in plans if bool(one[0].undoes) == (name == "undo_offsets")]
     assert len(mine) == 1 + row.renews
     plan, actor, cause = mine[-1]
-    check_actor(actor, way, name)
-    assert plan["was_at"] == row.was
-    assert cause.endswith(f"(by {actor['who']}: {WHY})")
+    check_actor(actor, name)
+    assert {str(partition): offset for partition, offset in plan.was_at.items()} == row.was
+    assert cause.endswith(f"(by {actor.who}: {WHY})")
 
 
-@pytest.mark.parametrize(("way", "name"), EACH)
-def test_the_same_again_changes_nothing_or_says_so(everything: Everything, way: str, name: str) -> None:
-    row, found, site = TABLE[name], everything.results[way, name], everything.ways[way].site
+@pytest.mark.parametrize("name", TABLE)
+def test_the_same_again_changes_nothing_or_says_so(everything: Everything, name: str) -> None:
+    row, found = TABLE[name], everything.results[name]
     again = found.told[1]
     assert again.done or (row.again and row.again in again.said), again.said
-    assert found.shown[1] == site.resolved(row.after)
+    assert found.shown[1] == everything.forms.site.resolved(row.after)
 
 
 @pytest.mark.parametrize("name", REFUSED_AGAIN)
 def test_a_task_that_is_tried_again_is_not_refused_for_what_it_has_done(everything: Everything, name: str) -> None:
-    told = everything.others["form", f"tried {name}"]
+    told = everything.others[f"tried {name}"]
     assert (told.done, told.said) == (True, ONCE)
 
 
 @pytest.mark.parametrize(
-    ("way", "name", "number"),
-    [
-        (way, name, number)
-        for way, name in EACH
-        for number, _ in enumerate(TABLE[name].bad)
-        if way == "command" or has_form(name)
-    ],
+    ("name", "number"), [(name, number) for name in TABLE if has_form(name) for number in range(len(TABLE[name].bad))]
 )
-def test_bad_input_is_refused_with_one_sentence(everything: Everything, way: str, name: str, number: int) -> None:
-    bad, told = TABLE[name].bad[number], everything.others[way, f"bad {name} {number}"]
+def test_bad_input_is_refused_with_a_sentence(everything: Everything, name: str, number: int) -> None:
+    told = everything.others[f"bad {name} {number}"]
     assert not told.done, told.said
-    if way == "form" and bad.form:
-        assert bad.form in told.said
-        return
-    assert bad.says in told.said
-    if way == "form":
-        assert f"{bad.code}: " in told.said
-        return
-    assert told.said.startswith(f"error: {bad.code}: ")
-    assert told.said.count("\n") == 1, told.said
+    assert TABLE[name].bad[number].says in told.said
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_bad_input_changes_nothing(everything: Everything, way: str) -> None:
-    assert everything.untouched[way] == set()
+def test_bad_input_changes_nothing(everything: Everything) -> None:
+    assert everything.untouched == set()
 
 
-@pytest.mark.parametrize("name", [one for one in TABLE if has_dry_run(one)])
-def test_a_dry_run_of_a_command_says_what_it_would_do_and_changes_nothing(everything: Everything, name: str) -> None:
-    told = everything.others["command", f"dry run {name}"]
-    assert told.done, told.said
-    assert told.said.strip()
-    assert everything.dry[name] == everything.results["command", name].before
-
-
-def test_who_may_not_approve_is_refused(everything: Everything) -> None:
-    told = everything.others["command", "stranger"]
-    cluster = everything.ways["command"].site.settings.cluster
-    assert told.said == (
-        f"error: KPC-026: {user()} may not approve plans of cluster '{cluster}'; ask one of ada, kim, or add a name to "
-        "budget.approvers\n"
-    )
-    forms = everything.ways["form"]
-    assert isinstance(forms, Forms)
-    assert {one.status_code for one in forms.refusals} == {403}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_an_upgrade_whose_rule_raises_pauses_and_says_so(everything: Everything, way: str) -> None:
-    site = everything.ways[way].site
-    assert everything.others[way, "judged"].done
-    paused = site.nodes["upgrades/judged"]["paused"]
+def test_an_upgrade_whose_rule_raises_pauses_and_says_so(everything: Everything) -> None:
+    assert everything.others["judged"].done
+    paused = everything.forms.site.nodes["upgrades/judged"]["paused"]
     assert paused.startswith(f"KPC-025: the rule '{RULE}' (tests.integration.raising_rule:rule) failed with ")
     assert "no price is known" in paused
-    assert f"paused: {paused}" in site.typed("upgrade-report", "judged")[1]
 
 
-def test_form_and_command_preview_the_same_and_a_file_of_the_site_replays_it(
-    everything: Everything, tmp_path: Path
-) -> None:
-    said = everything.results["command", "preview"].told[0].said
-    assert said.splitlines()[0] == "grown: 2 partitions would move; then new-1 2"
-    assert everything.results["form", "preview"].told[0].said == said.rstrip("\n")
-    file, site = str(tmp_path / "site.json"), everything.ways["command"].site
-    assert site.typed("snapshot", file)[0] == 0
-    code, out, _ = site.typed("simulate", "--from", file, "--topic", "grown", "join=1", "leave=g-1")
-    assert code == 0
-    assert "grown: no partition would move; then g-1 2" in out, "a newcomer takes from consumers that have more"
-    assert "then new-1 2" in out
-
-
-def test_the_question_about_a_plan_names_it_and_may_be_answered_by_who_may_approve(everything: Everything) -> None:
-    forms = everything.ways["form"]
-    assert isinstance(forms, Forms)
+def test_the_question_about_a_plan_names_it_and_is_answered_only_by_who_may_approve(everything: Everything) -> None:
+    forms = everything.forms
     assert forms.question["subject"] == "approved: a plan waits for approval"
     assert "4 partitions would move" in forms.question["body"]
     assert forms.site.words["{digest}"] in forms.question["body"]
-    assert [one["id"] for one in forms.question["assigned_users"]] == list(APPROVERS)
+    assert [one["id"] for one in forms.question["assigned_users"]] == [PERSON]
+    assert {one.status_code for one in forms.refusals} == {403}
 
 
 def test_the_tab_of_a_run_says_whether_it_was_a_dry_run_was_done_or_has_failed(everything: Everything) -> None:
-    forms = everything.ways["form"]
-    assert isinstance(forms, Forms)
+    client = everything.forms.airflow.client
     runs = {
-        "Dry run: nothing was changed": ("scale", everything.others["form", "dry run"]),
-        "scale is done": ("scale", everything.results["form", "scale"].told[0]),
-        "import_offsets has failed": ("import_offsets", everything.others["form", "bad import_offsets 0"]),
+        "Dry run: nothing was changed": ("scale", everything.others["dry run"]),
+        "scale is done": ("scale", everything.results["scale"].told[0]),
+        "import_offsets has failed": ("import_offsets", everything.others["bad import_offsets 0"]),
     }
-    forms.airflow.client.dag_ids()  # signs in
+    client.dag_ids()  # signs in
     for title, (dag, told) in runs.items():
-        answer = forms.airflow.client._http.get(f"/coordinator/runs/{dag}/{quote(told.run)}")
+        answer = client._http.get(f"/coordinator/runs/{dag}/{quote(told.run)}")
         assert answer.status_code == 200, answer.text
         assert title in answer.text
