@@ -9,11 +9,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from confluent_kafka.admin import AdminClient
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
@@ -29,12 +27,7 @@ from tests.integration.kafka_topics import produce
 from tests.integration.sole_owner import begun, sole_owner
 from tests.integration.spark_submit import JAVA_OPTIONS
 
-MATTER = {"read_uncommitted": "", "read_committed": "transactions"}
-"""What the names of the topics end with for which a level matters."""
-LEVELS = tuple(MATTER)
 LIMIT_S = 120.0
-LIMIT_PER_BATCH = "700"
-"""So that batches begin and end in the middle of transactions and of what compaction left."""
 QUIET_S = 1.0
 TOPICS_OTHERWISE = {"subscribepattern", "assign"}
 """Spark takes one of these in place of `subscribe`."""
@@ -50,7 +43,6 @@ class Both:
         self.spark.sparkContext.setLogLevel("ERROR")
         self.servers, self.folder = servers, folder
         self.rows: dict[str, list[pa.Table]] = {}
-        self.progress: dict[str, list[Any]] = {}
         self.server = AgentServer(Reading("a", 1))
         source.register(self.spark, str(self.server.path))
 
@@ -81,23 +73,6 @@ class Both:
 
     def start(self, runner: TopicRunner, stream: DataFrame, name: str, *, ends: bool = True) -> StreamingQuery:
         return begun(runner, lambda: self.run(stream, name, ends=ends))
-
-    def compare(self, level: str, topics: Sequence[str]) -> None:
-        options = of_level(level)
-        theirs = self.run(self.by_spark(topics, {**options, "startingOffsets": "earliest"}), f"spark-{level}")
-        assert theirs.awaitTermination(LIMIT_S), "Spark's own source did not end"
-        self.note(f"spark-{level}", theirs)
-        with ExitStack() as ending:
-            agents = [ending.enter_context(self.agent(topic, level)) for topic in topics]
-            queries = [self.start(one, self.by_us(one.topic, options), f"ours-{level}") for one in agents]
-            for runner, query in zip(agents, queries, strict=True):
-                assert query.awaitTermination(LIMIT_S), f"{runner.topic}, {level}: {runner.status()}"
-                self.note(f"ours-{level}-{runner.topic}", query)
-
-    def note(self, name: str, query: StreamingQuery) -> None:
-        """What the query has said of its source with each batch that brought records."""
-        told = [one.sources[0] for one in query.recentProgress if one.numInputRows]
-        self.progress[name] = [{"latest": json.loads(one.latestOffset), "metrics": dict(one.metrics)} for one in told]
 
     def with_options(self, prefix: str) -> None:
         """All at once: a small query mostly waits."""
@@ -151,15 +126,10 @@ class Both:
     def write(self) -> None:
         for name, tables in self.rows.items():
             pq.write_table(pa.concat_tables(tables), self.folder / f"{name}.parquet")
-        options = of_level(LEVELS[0])
+        options = {"includeHeaders": "true"}
         for name, stream in (("spark", self.by_spark(["t"], options)), ("ours", self.by_us("t", options))):
             (self.folder / f"{name}.schema").write_text(stream.schema.json())
-        (self.folder / "progress.json").write_text(json.dumps(self.progress))
         (self.folder / "refused.json").write_text(json.dumps(self.refused_by_spark()))
-
-
-def of_level(level: str) -> dict[str, str]:
-    return {"includeHeaders": "true", "maxOffsetsPerTrigger": LIMIT_PER_BATCH, "kafka.isolation.level": level}
 
 
 def with_task(stream: DataFrame) -> DataFrame:
@@ -169,10 +139,6 @@ def with_task(stream: DataFrame) -> DataFrame:
 
 def main(servers: str, prefix: str, folder: str, jars: str) -> None:
     both = Both(servers, Path(folder), jars)
-    topics = sorted(name for name in AdminClient({"bootstrap.servers": servers}).list_topics(timeout=10).topics)
-    everything = [topic for topic in topics if topic.startswith(prefix)]
-    for level in LEVELS:
-        both.compare(level, [topic for topic in everything if topic.endswith(MATTER[level])])
     both.with_options(prefix)
     both.waiting(prefix)
     both.write()

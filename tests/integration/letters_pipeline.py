@@ -36,10 +36,6 @@ def build(stream: DataFrame, settings: Mapping[str, str]) -> ExactlyOnce:
     return ExactlyOnce(parsed(stream), sink_of(settings), on_error=ANY)
 
 
-def bounded(stream: DataFrame, settings: Mapping[str, str]) -> ExactlyOnce:
-    return ExactlyOnce(parsed(stream), sink_of(settings), on_error=OnError("dead-letter"))
-
-
 def staged(stream: DataFrame, settings: Mapping[str, str]) -> ExactlyOnce:
     """The records of the stream itself go through a stage of Python, in blocks."""
 

@@ -18,10 +18,6 @@ from coordinator_tasks.core.measure.lag_moments import EVERY_S, KEPT, LagMoment,
 from tests.integration.browser import served
 
 CONSUMERS, PARTITIONS = 1_000, 10_000
-WATCH = """
-window.longest = 0;
-new PerformanceObserver((list) => { for (const one of list.getEntries()) window.longest = Math.max(window.longest, one.duration); }).observe({ type: "longtask", buffered: true });
-"""
 
 
 def synthetic(round_: int) -> dict[str, Any]:

@@ -1,9 +1,7 @@
 """Spark consumers on real servers, as processes; the test writes what the coordinator would."""
 
 import itertools
-import json
 import os
-import re
 import signal
 import sqlite3
 import subprocess
@@ -224,41 +222,15 @@ def test_sigterm_gives_everything_away_before_the_consumer_is_gone(world: World)
     wait_for(lambda: site.runs("b").keys() == {0, 1, 2, 3}, "b runs everything")
 
 
-def test_where_retention_took_the_next_records_a_partition_goes_on_at_the_earliest_if_it_may_and_no_other_stops(
-    world: World,
-) -> None:
-    site = world.site
-    world.b.close()
-    wait_for(lambda: site.zk.find(site.paths.member("b")) is None, "b's session ends")
-    committed = {p: one.offset for p, one in site.committed().items()}
-    site.produce(60)
-    first = committed[1] + 40
-    expire(site.kafka, site.topic, 1, first)
-    more = ("--option", "failOnDataLoss=false")
-    world.a = SparkProcess(site, "a", world.folder, "tests.integration.poisoned_pipeline:build", more)
-    world.a.registered()
-    incarnation, ends = site.incarnation("a"), site.offsets.ends(site.topic, range(4))
-    site.assign(dict.fromkeys(range(4), "a"))
-    wait_for(lambda: site.runs("a") == dict.fromkeys(range(4), True), "a runs everything", START_S)
-    wait_for(lambda: {p: one.offset for p, one in site.committed().items()} == ends, "everything is consumed", START_S)
-    says = (
-        f"partition 1: offsets {committed[1]} to {first - 1} are gone, the log begins at {first}: goes on at {first} "
-        "(earliest), because failOnDataLoss is false"
-    )
-    assert says in site.topic_status("a").reports
-    assert says in world.a.log.read_text()
-    mine = ("a", incarnation)
-    read = {
-        p: [row["offset"] for row in world.rows(p) if (row["consumer"], row["incarnation"]) == mine] for p in range(4)
-    }
-    assert read == {p: list(range(max(committed[p], first if p == 1 else 0), ends[p])) for p in range(4)}
-
-
 def test_where_retention_strikes_in_the_middle_of_a_batch_only_that_partition_stops(world: World) -> None:
     site, gate = world.site, world.folder / "rows" / "closed"
+    ends = site.offsets.ends(site.topic, range(4))
+    wait_for(lambda: {p: one.offset for p, one in site.committed().items()} == ends, "everything is committed", START_S)
+    world.b.close()
+    wait_for(lambda: site.zk.find(site.paths.member("b")) is None, "b's session ends")
     world.b = SparkProcess(site, "b", world.folder, "tests.integration.poisoned_pipeline:build")
     world.b.registered()
-    site.hand_off({2: "b", 3: "b"})
+    site.assign({2: "b", 3: "b"}, guarded=frozenset({2, 3}))
     wait_for(lambda: site.runs("b").keys() == {2, 3}, "b runs two", START_S)
     incarnation, lost = site.incarnation("b"), site.committed()[3].offset
     gate.touch()
@@ -316,35 +288,4 @@ def test_a_pipeline_that_raises_for_one_record_stops_its_partition_alone(
         assert one.leave() == 0, "it waits for no try"
     finally:
         one.close()
-        site.close()
-
-
-def test_the_script_of_the_documentation_reads_what_it_is_assigned_and_leaves_cleanly(
-    zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, tmp_path: Path
-) -> None:
-    site = Site(zookeeper.connect_string, kafka.bootstrap_servers)
-    script, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "consumers.md").read_text(), re.DOTALL)
-    (tmp_path / "texts.py").write_text(script.replace('pipeline("texts"', f'pipeline("{site.topic}"'))
-    log, environment = tmp_path / "texts.log", {**os.environ, **site.environment, "PYTHONPATH": str(ROOT)}
-
-    def texts() -> set[tuple[int, int, str]]:
-        lines = [json.loads(line) for file in (tmp_path / "texts").glob("*.json") for line in file.open()]
-        return {(one["partition"], one["offset"], one["text"]) for one in lines}
-
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [sys.executable, "texts.py"], stdout=output, stderr=output, cwd=tmp_path, env=environment
-        )
-    try:
-        wait_for(lambda: site.zk.find(site.paths.member("texts-1")) or process.poll() is not None, "it starts", START_S)
-        assert process.poll() is None, log.read_text()[-3000:]
-        site.produce(5)
-        site.assign(dict.fromkeys(range(2), "texts-1"))
-        wait_for(lambda: texts() == {(p, n, str(n)) for p in range(2) for n in range(5)}, "it reads its own", START_S)
-        process.send_signal(signal.SIGTERM)
-        site.assign({})
-        assert process.wait(60) == 0, log.read_text()[-3000:]
-    finally:
-        process.kill()
-        process.wait()
         site.close()

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 
@@ -240,33 +239,6 @@ def test_a_topic_that_is_held_up_asks_a_person_once_and_the_answer_isolates_the_
     blocker.deaf = False
     directives.readmit(coordinator, "b", PERSON.who)
     eventually(lambda: directives.read_directive(coordinator, "b").isolation is None)
-
-
-def test_what_a_run_leaves_over_wakes_the_dag(
-    airflow: EmbeddedAirflow, coordinator: Coordinator, settings: Settings, consumers: list[StubConsumer]
-) -> None:
-    blocker, began = consumers[1], f"{datetime.now(UTC):%FT%T}"
-    with StubConsumer(settings, "c", step_s=STEP_S):
-        eventually(lambda: idle(airflow))
-        blocker.deaf = True
-        (topic,) = make_topics(coordinator, settings, 1)
-        eventually(lambda: state_of(coordinator, topic) is State.STARTING)
-    # c is gone: the run that waits ends for a new plan, or at its limit of a minute where another run has planned first.
-    (event, *_) = eventually(lambda: _woken_by_a_run(airflow, began), 2 * RUN_LIMIT_S)
-    assert event["extra"]["left"]
-    blocker.deaf = False
-    eventually(lambda: all_stable(coordinator, [topic]))
-
-
-def _woken_by_a_run(airflow: EmbeddedAirflow, began: str) -> list[dict[str, Any]]:
-    """The events by which a run of `rebalance` has woken another one that has begun since.
-
-    Airflow cannot show all events at once while a run that one of them has made, of whatever DAG, has not begun.
-    """
-    runs = (one for one in airflow.client.dag_runs("rebalance") if (one["start_date"] or "") >= began)
-    paths = [f"/dags/rebalance/dagRuns/{quote(one['dag_run_id'])}/upstreamAssetEvents" for one in runs]
-    events = [event for path in paths for event in airflow.client.request("GET", path)["asset_events"]]
-    return [one for one in events if one["source_task_id"] == "further_run" and one["timestamp"] >= began]
 
 
 def told_by(receiver: Receiver, run_id: str) -> list[tuple[str, str]]:

@@ -3,7 +3,7 @@
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,7 +28,6 @@ from coordinator_tasks.service.nodes.history import Rebalance
 from coordinator_tasks.service.watch import lag_moments
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator
-from spark_apps.plain import Record, Sink
 from tests.integration.agent_site import Site, Traffic
 from tests.integration.airflow_site import added, airflow_of, all_stable, cluster_of, eventually
 from tests.integration.browser import CHROMIUM, DRIVER, Browser, signed_in
@@ -297,15 +296,6 @@ def test_a_consumers_spark_ui_and_log_open_beside_airflow(
         assert opened_beside(browser, ".facts a[target=_blank]") == "page /ui/ann from nowhere"
 
 
-@pytest.mark.parametrize("path", ["/actions", "/audit", "/dead-letters"])
-def test_no_page_is_wider_than_a_phone(browser: Browser, path: str) -> None:
-    """`test_hostile_pages` looks at the other pages."""
-    with window_of(browser, 390):
-        browser.open(f"/coordinator{path}")
-        browser.find("h1")
-        assert browser.driver.execute_script("return document.documentElement.scrollWidth") <= 390
-
-
 def test_an_action_starts_from_the_row_that_it_is_about_and_only_by_the_button(
     browser: Browser, airflow: EmbeddedAirflow, settings: Settings
 ) -> None:
@@ -331,27 +321,11 @@ READ = 6
 
 
 @dataclass
-class SlowLedger(Ledger):
-    """Its sinks take so long for each record."""
-
-    each_s: float = 0.0
-
-    def sink(self, consumer: Consumer) -> Sink:
-        take = super().sink(consumer)
-
-        def slowly(topic: str, records: Sequence[Record]) -> None:
-            time.sleep(self.each_s * len(records))
-            take(topic, records)
-
-        return slowly
-
-
-@dataclass
 class Read:
     """A topic that is written and read. `drained`: the rebalance by which `eli` gave everything to `dee`."""
 
     site: Site
-    ledger: SlowLedger
+    ledger: Ledger
     consumers: dict[str, Consumer]
     drained: Rebalance
 
@@ -367,7 +341,7 @@ def read(
     cluster = coordinator.paths.cluster
     site = Site(zookeeper.connect_string, kafka.bootstrap_servers, READ, cluster)
     eventually(lambda: added(coordinator, site.topic, site.group))
-    found = Read(site, SlowLedger(), {}, Rebalance("", "", "", 0.0, 0.0, 0.0, (), (), (), ()))
+    found = Read(site, Ledger(), {}, Rebalance("", "", "", 0.0, 0.0, 0.0, (), (), (), ()))
     traffic = Traffic(site, per_second=100.0)
 
     def both() -> bool:
@@ -435,19 +409,6 @@ def test_the_last_hour_of_a_topic_and_of_a_consumer_is_drawn_in_records_and_seco
     next(one for one in consumers if one.text == "dee").click()
     browser.until(lambda: set(drawn()) == {topic}, "the topic of the consumer")
     assert [line for line in browser.said() if "Content Security Policy" in line] == []
-
-
-def test_a_stranger_learns_whether_another_consumer_would_help(browser: Browser, read: Read) -> None:
-    browser.open("/coordinator/live")
-
-    def says(what: str) -> None:
-        browser.until(lambda: what in told_of(browser, read.site.topic, "One consumer more"), what)
-
-    says("Another consumer would not help: the consumers keep up.")
-    read.ledger.each_s = 0.005  # of 600 records in a second
-    says(f"Another consumer would help: the lag grows, and one consumer reads {READ} partitions.")
-    read.ledger.each_s = 0.0
-    says("Another consumer would not help: the consumers keep up.")
 
 
 def test_every_page_is_there_in_both_of_airflows_colour_modes(

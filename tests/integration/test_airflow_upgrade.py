@@ -1,17 +1,13 @@
 """An upgrade of Spark applications in a real Airflow while records flow: its DAGs launch them, do the steps, and are killed.
 
-The first one is begun by the form: a person pauses and continues it, a task that follows it is killed, and it fails in its second
-step. The second one is begun by the command, and moves the same version to other hosts. Both take minutes with Airflow and up to four Spark
-applications on the same cores, so that `make clusters` runs them.
+A person begins the upgrade by the form, pauses it and continues it. A task that follows the upgrade is killed, and the upgrade fails
+in its second step. Airflow and up to four Spark applications take minutes on the same cores, so `make clusters` runs the test.
 """
 
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +31,7 @@ from tests.airflow_calls import wait_for_run
 from tests.audit_rows import audit_rows
 from tests.integration import upgraded_pipeline
 from tests.integration.agent_site import Site, Traffic, wait_for
-from tests.integration.airflow_site import ROOT, airflow_of
+from tests.integration.airflow_site import airflow_of
 from tests.integration.real_site import QUICK, Managed
 from tests.integration.spark_submit import JAVA_OPTIONS
 from tests.integration.stalls_by_rows import agree
@@ -245,41 +241,6 @@ def test_an_upgrade_by_the_form_is_paused_continued_killed_and_fails_in_its_seco
     assert sorted((one.partition, one.taker in begun.new_consumers) for one in found.moved) == [
         (p, there) for p in range(PARTITIONS) for there in (False, True)
     ]
-
-
-def test_the_same_version_goes_to_other_hosts_by_the_command_while_airflow_does_the_steps(shop: Shop) -> None:
-    with shop.flowing():
-        told = [word for name, value in RULE.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-        told += ["--hold-minutes", str(HOLD_MINUTES), "--step", "100", "--why", "old hosts"]
-        typed(shop, "upgrade", APP, "v1", *told)
-        begun = shop.upgrade()
-        assert begun.new == begun.old
-        while not shop.upgrade().over:
-            shop.reconciled()
-        assert shop.upgrade().phase is UpgradePhase.DONE, shop.upgrade().reason
-        shop.owned_by(begun.new_consumers)
-    now = fleet.fleet_of(shop.c, APP)
-    assert (now.consumers, now.code, fleet.version_of(now)) == (begun.new_consumers, "v1", begun.old)
-    shop.left(begun.old_consumers)
-    shop.judge()
-    shop.until(lambda: not unmeasured(shop), "each move is measured")
-    found = upgrade_report.report(shop.c, APP)
-    agree(found, shop.managed.history(), shop.managed.ledger.rows, PARTITIONS)
-    assert sorted(one.partition for one in found.moved) == list(range(PARTITIONS)), "each of them moves once"
-
-
-def typed(shop: Shop, *words: str) -> None:
-    """A command of the site."""
-    site = shop.managed.site
-    environment: Mapping[str, str] = {
-        **site.environment,
-        **{f"COORDINATOR_ALLOWED_{name.upper()}": value for name, value in asdict(site.settings.allowed).items()},
-    }
-    command = [sys.executable, "-m", "coordinator_tasks", *words]
-    done = subprocess.run(
-        command, check=False, env={**os.environ, **environment}, cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def unmeasured(shop: Shop) -> list[MovedPartition]:

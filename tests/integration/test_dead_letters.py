@@ -1,4 +1,4 @@
-"""Dead letters through Kafka and Spark: poison among many records, a driver that dies while it halves, and the bound."""
+"""Dead letters through Kafka and Spark: poison among many records, and a driver that dies while it halves."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -148,27 +148,6 @@ def test_a_driver_that_dies_in_the_middle_of_the_halving_leaves_nothing_lost_and
     stage.passes()
     assert sorted(stage.letters()) == stage.poison()
     assert stage.stored() == [place for place in sorted(stage.sent) if place not in stage.poison()]
-
-
-def test_beyond_the_bound_that_partition_alone_stops_until_an_operator_skips(stage: Stage) -> None:
-    stage.start("bounded")
-    stage.produce(0, *numbers(200, dict.fromkeys(range(0, 200, 2), "table")))
-    stage.produce(1, *numbers(2_000, {7: "table"}))
-    stage.passes(1)
-
-    def said() -> bool:
-        told = "TooManyDeadLetters: partition 0: more than 60 records"
-        return any(told in failure.why for failure in stage.site.topic_status("a").failures)
-
-    wait_for(said, "the bound is told", START_S)
-    stage.produce(1, *numbers(100, {}))
-    stage.passes(1)
-    assert sorted(stage.letters()) == [(1, 7)]
-    assert stage.site.committed()[0].offset == 0
-    stage.start("bounded", "--set", "onError=skip", "--set", "onErrorShare=1", "--set", "onErrorPerMinute=1000")
-    stage.passes()
-    assert sorted(stage.letters()) == [(1, 7)]
-    assert len(stage.stored()) == 100 + 1_999 + 100
 
 
 def test_a_plain_consumer_keeps_dead_letters_of_its_function_and_of_its_store(stage: Stage) -> None:

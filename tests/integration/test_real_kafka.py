@@ -128,12 +128,15 @@ def test_a_consumer_that_slept_while_its_topic_was_recreated_stops_and_commits_n
         process.wait()
 
 
-def with_login(settings: Settings, kafka: SaslKafka, password: str) -> Settings:
-    return replace(settings, kafka={**kafka.login(password), "log_level": "1"})
-
-
-def test_coordinator_and_consumers_work_behind_a_log_in_and_leave_no_secret(site: Site, kafka: SaslKafka) -> None:
-    site.settings = with_login(site.settings, kafka, "alice-secret")
+def test_a_log_in_leaves_no_secret_and_a_wrong_password_is_one_line(site: Site, kafka: SaslKafka) -> None:
+    right, wrong = (with_login(site.settings, kafka, password) for password in ("alice-secret", "guessed"))
+    with open_coordinator(wrong) as c, pytest.raises(KafkaUnavailable) as refusal:
+        topics.add_topic(c, site.topic, site.group, actor=PERSON)
+    assert "refuses the log-in" in str(refusal.value)
+    assert "check security.protocol, user, password" in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+    assert "guessed" not in str(refusal.value)
+    site.settings = right
     managed = Managed(site)
     try:
         site.produce(20)
@@ -142,6 +145,9 @@ def test_coordinator_and_consumers_work_behind_a_log_in_and_leave_no_secret(site
             managed.stable("a")
             managed.consumed(20)
             wait_for(lambda: all(one.offset == 20 for one in site.committed().values()), "committed", LIMIT_S)
+            stranger = managed.join("b", wrong)
+            wait_for(lambda: "refuses the log-in" in str(stranger.reports), "the consumer says so", LIMIT_S)
+            assert all("\n" not in text and "guessed" not in text for text in stranger.reports)
         assert managed.node().bootstrap_servers == kafka.sasl_bootstrap_servers
         tree = [site.paths.base]
         for path in tree:
@@ -151,26 +157,5 @@ def test_coordinator_and_consumers_work_behind_a_log_in_and_leave_no_secret(site
         managed.close()
 
 
-def test_a_wrong_password_is_one_line_for_the_coordinator_and_in_the_consumers_report(
-    site: Site, kafka: SaslKafka
-) -> None:
-    right = site.settings
-    site.settings = with_login(right, kafka, "alice-secret")
-    managed = Managed(site)
-    try:
-        wrong = with_login(right, kafka, "guessed")
-        with open_coordinator(wrong) as c, pytest.raises(KafkaUnavailable) as refusal:
-            topics.add_topic(c, site.topic, site.group, actor=PERSON)
-        assert "refuses the log-in" in str(refusal.value)
-        assert "check security.protocol, user, password" in str(refusal.value)
-        assert "\n" not in str(refusal.value)
-        assert "guessed" not in str(refusal.value)
-        consumer = managed.join("a", wrong)
-        with managed.looping():
-            wait_for(
-                lambda: any("refuses the log-in" in text for text in consumer.reports), "the consumer says so", LIMIT_S
-            )
-            assert all("\n" not in text and "guessed" not in text for text in consumer.reports)
-        assert managed.ledger.rows == []
-    finally:
-        managed.close()
+def with_login(settings: Settings, kafka: SaslKafka, password: str) -> Settings:
+    return replace(settings, kafka={**kafka.login(password), "log_level": "1"})

@@ -1,6 +1,11 @@
 """One Spark application: topics that appear while it runs, queries that stand still or keep state, and triggers."""
 
 import json
+import os
+import re
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +16,7 @@ from coordinator_tasks.core.codecs.member_codec import decode_claim
 from coordinator_tasks.core.model import Ending
 from tests.integration.agent_site import Rows, Running, Site, Traffic, another_topic, wait_for
 from tests.integration.hanging_pipeline import HANG, TRIGGER_S, counting, now_and_then
-from tests.integration.test_agent_spark import START_S, SparkProcess
+from tests.integration.test_agent_spark import ROOT, START_S, SparkProcess
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 STALLED_S = 20
@@ -132,3 +137,32 @@ def test_with_a_processing_time_trigger_all_is_read_and_a_hand_off_is_served_at_
     wait_for(lambda: len(batches()) > passed, "the other topic is read on", START_S)
     application.runs()
     assert other.leave(0.0) == 0
+
+
+def test_the_script_of_the_documentation_reads_what_it_is_assigned_and_leaves_cleanly(
+    site: Site, tmp_path: Path
+) -> None:
+    script, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "consumers.md").read_text(), re.DOTALL)
+    (tmp_path / "texts.py").write_text(script.replace('pipeline("texts"', f'pipeline("{site.topic}"'))
+    log, environment = tmp_path / "texts.log", {**os.environ, **site.environment, "PYTHONPATH": str(ROOT)}
+
+    def texts() -> set[tuple[int, int, str]]:
+        lines = [json.loads(line) for file in (tmp_path / "texts").glob("*.json") for line in file.open()]
+        return {(one["partition"], one["offset"], one["text"]) for one in lines}
+
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "texts.py"], stdout=output, stderr=output, cwd=tmp_path, env=environment
+        )
+    try:
+        wait_for(lambda: site.zk.find(site.paths.member("texts-1")) or process.poll() is not None, "it starts", START_S)
+        assert process.poll() is None, log.read_text()[-3000:]
+        site.produce(5)
+        site.assign(dict.fromkeys(range(2), "texts-1"))
+        wait_for(lambda: texts() == {(p, n, str(n)) for p in range(2) for n in range(5)}, "it reads its own", START_S)
+        process.send_signal(signal.SIGTERM)
+        site.assign({})
+        assert process.wait(60) == 0, log.read_text()[-3000:]
+    finally:
+        process.kill()
+        process.wait()
