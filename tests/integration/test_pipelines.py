@@ -53,6 +53,8 @@ def test_an_order_that_cannot_be_counted_is_a_dead_letter(spark: SparkSession) -
         order(order_id="?").replace(b"?", b"\xff"): "not UTF-8",
         order(quantity=2**31 - 1, price="9999999999.99"): "quantity is out of range",
         order(product="t" * 201): "product is longer than a name",
+        order(order_id=None): "order_id is missing",
+        order(order_id="A\x003"): "order_id or product holds a NUL",
         order(price="1e400"): "price is not an amount",
         order(price="9999999999.99"): "price is out of range",
         order(ordered_at="noon"): "ordered_at is not a time",
