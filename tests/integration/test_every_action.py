@@ -556,7 +556,7 @@ def test_the_tab_of_a_run_says_whether_it_was_a_dry_run_was_done_or_has_failed(e
     runs = {
         "Dry run: nothing was changed": ("scale", everything.others["dry run"]),
         "scale is done": ("scale", everything.results["scale"].told[0]),
-        "import_offsets has failed": ("import_offsets", everything.others["bad import_offsets 0"]),
+        "offsets reset has failed": ("import_offsets", everything.others["bad import_offsets 0"]),
     }
     client.dag_ids()  # signs in
     for title, (dag, told) in runs.items():
