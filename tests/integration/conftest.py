@@ -1,4 +1,4 @@
-"""A cluster on the shared servers for each test that asks for one."""
+"""A cluster on the shared servers: for each test that asks for one, and for each file with an Airflow."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,10 @@ import pytest
 
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.wiring import Settings, open_coordinator
 from tests.integration.agent_site import Site
+from tests.integration.airflow_site import cluster_of
 from tests.integration.real_site import Managed
 
 
@@ -30,3 +33,15 @@ def managed(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, partitions: int)
     made = Managed(Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions))
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def settings(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Settings:
+    """The settings of an Airflow's cluster; a file may have a fixture of its own."""
+    return cluster_of(zookeeper, kafka)
+
+
+@pytest.fixture(scope="module")
+def coordinator(settings: Settings) -> Iterator[Coordinator]:
+    with open_coordinator(settings) as opened:
+        yield opened

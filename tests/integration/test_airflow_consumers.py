@@ -20,7 +20,6 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import fleet
 from coordinator_tasks.service.nodes.observe import load_claims
 from coordinator_tasks.settings import Settings
-from coordinator_tasks.wiring import open_coordinator
 from tests.airflow_calls import clear_tasks, wait_for_run
 from tests.integration.airflow_site import airflow_of, cluster_of, eventually
 
@@ -47,12 +46,6 @@ def airflow(
     secret = {"sasl.password": "not-to-be-seen"}
     with airflow_of(settings, airflow_factory, {"consumers", "reconcile"}, kafka=secret, base=base) as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def coordinator(settings: Settings) -> Iterator[Coordinator]:
-    with open_coordinator(settings) as coordinator:
-        yield coordinator
 
 
 def driver(base: Path) -> psutil.Process:

@@ -11,8 +11,6 @@ from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.fleet.growth import Limits
 from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow, Service
 from coordinator_tasks.devstack.embedded.airflow_client import AirflowClient
-from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.doctor import CheckResult, DoctorFinding, airflow_site
 from coordinator_tasks.doctor import airflow as checks
 from coordinator_tasks.doctor.airflow import PASSWORD, USER, Api, examine
@@ -22,16 +20,11 @@ from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator
 from tests.airflow_calls import task_log, wait_for_run
 from tests.fakes.cluster import PERSON
-from tests.integration.airflow_site import airflow_of, all_stable, cluster_of, eventually, reconciled
+from tests.integration.airflow_site import airflow_of, all_stable, eventually, reconciled
 from tests.integration.stub_consumer import StubConsumer
 
 pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(600)]
 DAGS = {"rebalance", "reconcile", "consumers", "stuck_topic", "autoscale"}
-
-
-@pytest.fixture(scope="module")
-def settings(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Settings:
-    return cluster_of(zookeeper, kafka)
 
 
 @pytest.fixture(scope="module")

@@ -13,14 +13,11 @@ import pytest
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.model import Actor, State
 from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
-from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import directives, history, topics
 from coordinator_tasks.settings import Settings
-from coordinator_tasks.wiring import open_coordinator
 from tests.airflow_calls import clear_tasks, task_log, wait_for_run
-from tests.integration.airflow_site import airflow_of, all_stable, cluster_of, eventually, idle, state_of
+from tests.integration.airflow_site import airflow_of, all_stable, eventually, idle, state_of
 from tests.integration.stub_consumer import StubConsumer
 from tests.receiver import Receiver
 from tests.statsd_server import StatsdServer
@@ -34,11 +31,6 @@ STUCK_AFTER_S = 6
 PASSWORD = "pager-key"
 STEP_S = 0.25
 """Of the consumers: each look reads the nodes of all topics."""
-
-
-@pytest.fixture(scope="module")
-def settings(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Settings:
-    return cluster_of(zookeeper, kafka)
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +58,6 @@ def airflow(
     metrics = {"AIRFLOW__METRICS__STATSD_ON": "True", "AIRFLOW__METRICS__STATSD_PORT": str(statsd.port)}
     with airflow_of(settings, airflow_factory, dags, zookeeper=policy, env={**told, **metrics}) as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def coordinator(settings: Settings) -> Iterator[Coordinator]:
-    with open_coordinator(settings) as coordinator:
-        yield coordinator
 
 
 @pytest.fixture(scope="module")

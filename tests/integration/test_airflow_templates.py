@@ -26,7 +26,6 @@ from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import directives, fleet, topics
 from coordinator_tasks.settings import Settings
-from coordinator_tasks.wiring import open_coordinator
 from tests.airflow_calls import wait_for_run, xcom
 from tests.integration.airflow_site import airflow_of, cluster_of, eventually, reconciled
 from tests.integration.stub_consumer import BOOT_ID, StubConsumer
@@ -76,12 +75,6 @@ def airflow(
     secret, base = {"sasl.password": PASSWORD}, launched.path.parent.parent
     with airflow_of(settings, airflow_factory, set(DAGS), zookeeper=extra, kafka=secret, base=base) as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def coordinator(settings: Settings) -> Iterator[Coordinator]:
-    with open_coordinator(settings) as coordinator:
-        yield coordinator
 
 
 def all_that_is_shown(client: AirflowClient) -> dict[str, Any]:

@@ -91,7 +91,6 @@ def test_a_spark_that_refuses_it_for_the_sink_writes_before_every_batch(
 CHOICES: dict[str, Callable[[DataStreamWriter], DataStreamWriter]] = {
     "the pipeline wants every batch written": lambda writer: writer.option("ASYNCProgressTrackingEnabled", "false"),
     "the query ends by itself": lambda writer: writer.trigger(availableNow=True),
-    "one batch": lambda writer: writer.trigger(once=True),
 }
 
 
