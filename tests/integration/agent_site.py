@@ -172,6 +172,10 @@ class Site:
     def committed(self) -> Mapping[int, Committed]:
         return self.offsets.committed(self.topic, range(self.partitions))
 
+    def positions(self) -> dict[int, int]:
+        """Partition → what is committed, in the order of the partitions."""
+        return {partition: one.offset for partition, one in sorted(self.committed().items())}
+
     def release(self, partition: int) -> Release | None:
         path = self.paths.partition(self.topic, partition)
         return decode_release(path, self.zk.get(path).data)
@@ -247,11 +251,8 @@ class Running:
         site: Site,
         consumer: str,
         output: Rows | Output,
-        close_timeout_s: float = 5.0,
     ) -> None:
-        settings = ConsumerSettings(
-            site.settings, consumer, agent_timing=AgentTiming(close_timeout_s=close_timeout_s, poll_s=1.0)
-        )
+        settings = ConsumerSettings(site.settings, consumer, agent_timing=AgentTiming(close_timeout_s=5.0, poll_s=1.0))
         kept = output if isinstance(output, Output) else Output(output.sink(consumer))
         self.consumer = PlainConsumer(settings, kept)
         self.code: int | None = None

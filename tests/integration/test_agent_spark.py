@@ -225,7 +225,7 @@ def test_sigterm_gives_everything_away_before_the_consumer_is_gone(world: World)
 def test_where_retention_strikes_in_the_middle_of_a_batch_only_that_partition_stops(world: World) -> None:
     site, gate = world.site, world.folder / "rows" / "closed"
     ends = site.offsets.ends(site.topic, range(4))
-    wait_for(lambda: {p: one.offset for p, one in site.committed().items()} == ends, "everything is committed", START_S)
+    wait_for(lambda: site.positions() == ends, "everything is committed", START_S)
     world.b.close()
     wait_for(lambda: site.zk.find(site.paths.member("b")) is None, "b's session ends")
     world.b = SparkProcess(site, "b", world.folder, "tests.integration.poisoned_pipeline:build")

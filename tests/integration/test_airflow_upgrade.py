@@ -95,7 +95,7 @@ class Shop:
             self.sent += traffic.close()
         everything = dict.fromkeys(range(PARTITIONS), self.sent)
         self.until(
-            lambda: {p: one.offset for p, one in self.managed.site.committed().items()} == everything,
+            lambda: self.managed.site.positions() == everything,
             "everything is committed",
         )
 

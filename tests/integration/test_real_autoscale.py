@@ -138,7 +138,7 @@ def test_a_backlog_grows_the_fleet_and_idleness_shrinks_it_and_the_history_says_
 
     sent = BACKLOG + traffic.close()
     ends = [sent] * PARTITIONS
-    committed = lambda: [one.offset for _, one in sorted(managed.site.committed().items())]  # noqa: E731
+    committed = lambda: [*managed.site.positions().values()]  # noqa: E731
     wait_for(lambda: committed() == ends, "the backlog is read", LIMIT_S)
     said = ran("autoscale", APP)
     assert said.startswith("billing: shrink to 1 consumer: 0 records/s are needed, and 2 x "), said

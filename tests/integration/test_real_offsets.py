@@ -31,7 +31,7 @@ def managed(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Mana
 
 def committed(managed: Managed, offsets: list[int]) -> None:
     """Wait until this is committed."""
-    found = lambda: [one.offset for _, one in sorted(managed.site.committed().items())]  # noqa: E731
+    found = lambda: [*managed.site.positions().values()]  # noqa: E731
     wait_for(lambda: found() == offsets and managed.state().value == "Stable", f"{offsets} is committed", LIMIT_S)
 
 

@@ -83,7 +83,7 @@ def test_with_the_trigger_available_now_a_consumer_reads_what_is_there_and_leave
     site.assign(dict.fromkeys(range(2), "a"))
     wait_for(lambda: process.poll() is not None, "it leaves", START_S)
     assert process.returncode == 0, application.said()
-    assert {p: one.offset for p, one in site.committed().items()} == {0: 30, 1: 30}
+    assert site.positions() == {0: 30, 1: 30}
     claim = decode_claim("", site.zk.get(site.paths.id("a")).data, "a", 0)
     assert list(claim.ended.values()) == [Ending.LEFT]
 
