@@ -39,7 +39,6 @@ DAGS = {
     for name in FORMS | {"rebalance", "reconcile", "consumers", "stuck_topic", "approve_plan", "autoscale"}
 }
 TOPIC, GROUP, PARTITIONS = "orders", "orders-billing", 4
-SHOTS = Path("build/clusters/screenshots")
 MOVING = ("rebalance", "reconcile", "add_topic", "drain")
 LEAVE_LIMIT_S = 120.0
 
@@ -230,15 +229,9 @@ def pages(story: Story, folder: Path) -> None:
     base, cluster = story.airflow.base_url, story.site.cluster
     for path in ("/", f"/clusters/{cluster}/topics/{TOPIC}"):
         assert httpx.get(f"{base}/coordinator{path}").status_code == 401
-    SHOTS.mkdir(parents=True, exist_ok=True)
-
-    def shot(name: str) -> None:
-        browser.driver.save_screenshot(str(SHOTS / f"airflow-{story.version}-{name}.png"))
-
     with signed_in(story.airflow, folder / "chromium") as browser:
         browser.open("/connections")
         browser.until(lambda: "kafka_coordinator_zookeeper" in browser.find("#root").text, "the connections")
-        shot("connections")
         edit = "//tr[contains(., 'kafka_coordinator_zookeeper')]//button[contains(@aria-label, 'Edit')]"
         browser.until(lambda: browser.driver.find_element(By.XPATH, edit), "the button of a connection").click()
         own = "//*[@role='dialog']//button[normalize-space()='Extra Fields']"
@@ -246,19 +239,15 @@ def pages(story: Story, folder: Path) -> None:
         browser.until(
             lambda: "Status token" in browser.find("[role=dialog]").text, "the form with the fields of its type"
         )
-        shot("connection")
         browser.open("/dags")
         browser.until(lambda: f"{PREFIX}rebalance" in browser.find("#root").text, "the DAGs")
-        shot("dags")
         browser.open("/")
         browser.open_page("Topics")
         browser.enter()
         browser.until(lambda: TOPIC in browser.find("main").text, "the topics")
-        shot("topics")
         browser.click(TOPIC)
         browser.until(lambda: browser.find("h1").text.startswith(f"Topic {TOPIC}"), "the topic's page")
         text = browser.find("main").text
         assert "Stable" in text
         assert "Why: a is draining" in text
         assert "Why: b joined" in text
-        shot("topic")

@@ -123,7 +123,6 @@ def test_what_prometheus_says_is_true_and_a_stopped_consumer_raises_an_alert(mon
     wait_for(lambda: not ask.values('kafka_consumergroup_group_lag{consumer_id="b"}'), "b has no series any more")
     traffic.close()
     a_client_that_subscribes_with_the_group_raises_the_alarm_of_the_audit(monitored)
-    every_line_of_the_log_says_what_it_is_about(monitored)
 
 
 def owners_in(ask: Prometheus, topic: str) -> dict[str, str]:
@@ -170,15 +169,6 @@ def test_keda_gets_the_number_that_the_growth_policy_finds_right(monitored: Moni
         path, stale = c.paths.growth("billing"), replace(growth, memory=replace(growth.memory, latest=old))
         c.zk.transact([SetData(path, encode_growth(stale), growth.version)])
         wait_for(lambda: keda.number(server, asked) is None, "a number of eleven minutes ago is none", LIMIT_S)
-
-
-def every_line_of_the_log_says_what_it_is_about(monitored: Monitored) -> None:
-    lines = [json.loads(line) for line in (monitored.home / "b.log").read_text(encoding="utf-8").splitlines()]
-    assert all(line["cluster"] == monitored.site.cluster and line["consumer"] == "b" for line in lines)
-    (taken,) = [line for line in lines if line["event"].startswith("takes up")]
-    assert taken["topic"] == monitored.site.topic
-    assert taken["incarnation"] > 0
-    assert 0 < taken["epoch"] <= monitored.managed.node().epoch
 
 
 def every_query_of_the_dashboard_is_answered(ask: Prometheus) -> None:
