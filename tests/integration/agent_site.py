@@ -8,7 +8,7 @@ import threading
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,9 +34,6 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.wiring import Settings, open_zookeeper
-from spark_apps.agent.process.agent import AgentTiming
-from spark_apps.agent.process.consumer_process import ConsumerSettings
-from spark_apps.plain import Output, PlainConsumer, Record, Sink
 
 ROOT = Path(__file__).resolve().parents[2]
 QUIET = {"log_level": "1"}  # the broker ends before the clients do
@@ -214,59 +211,6 @@ def wait_for(holds: Callable[[], object], what: str, timeout_s: float = 60.0) ->
             return time.monotonic() - began
         time.sleep(min(max(0.01, waited_s / 20), 0.25))
     raise AssertionError(f"not within {timeout_s:g} s: {what}")
-
-
-class Rows:
-    """A sink in memory."""
-
-    def __init__(self) -> None:
-        self.rows: list[tuple[str, int, int, int, float]] = []  # consumer, partition, offset, epoch, time
-        self._lock = threading.Lock()
-
-    def sink(self, consumer: str) -> Sink:
-        def take(topic: str, records: Sequence[Record]) -> None:
-            now = time.time()
-            with self._lock:
-                self.rows += [(consumer, r.partition, m.offset() or 0, r.token_epoch, now) for r, m in records]
-
-        return take
-
-    def of(self, partition: int) -> list[tuple[str, int, int, int, float]]:
-        return sorted((row for row in self.rows if row[1] == partition), key=lambda row: row[4])
-
-    def offsets(self, partition: int) -> list[int]:
-        return sorted(row[2] for row in self.rows if row[1] == partition)
-
-    def last(self, partition: int) -> str:
-        """The consumer of the latest row."""
-        rows = self.of(partition)
-        return rows[-1][0] if rows else ""
-
-
-class Running:
-    """A plain consumer in a thread."""
-
-    def __init__(
-        self,
-        site: Site,
-        consumer: str,
-        output: Rows | Output,
-    ) -> None:
-        settings = ConsumerSettings(site.settings, consumer, agent_timing=AgentTiming(close_timeout_s=5.0, poll_s=1.0))
-        kept = output if isinstance(output, Output) else Output(output.sink(consumer))
-        self.consumer = PlainConsumer(settings, kept)
-        self.code: int | None = None
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
-        wait_for(lambda: site.zk.find(site.paths.member(consumer)), f"{consumer} registers")
-
-    def _run(self) -> None:
-        self.code = self.consumer.run()
-
-    def leave(self, within_s: float | None = None) -> int | None:
-        self.consumer.leave(within_s)
-        self.thread.join(20)
-        return self.code
 
 
 class Traffic:

@@ -26,7 +26,7 @@ from coordinator_tasks.service.plan.transitions import TopicReport
 from coordinator_tasks.wiring import Settings, open_coordinator
 from spark_apps.agent.process.agent import AgentTiming
 from spark_apps.agent.process.consumer_process import ConsumerSettings
-from spark_apps.plain import PlainConsumer, Record, Sink
+from spark_apps.plain import Output, PlainConsumer, Record, Sink
 from tests.fakes.cluster import PERSON
 from tests.integration.agent_site import Site, wait_for
 from tests.stable import stable_node
@@ -64,6 +64,10 @@ class Ledger:
         """In the order in which they were processed."""
         return [row.offset for row in list(self.rows) if row.partition == partition]
 
+    def last(self, partition: int) -> str:
+        """The consumer of the latest row."""
+        return next((row.consumer for row in reversed(list(self.rows)) if row.partition == partition), "")
+
     def owners(self, partition: int) -> set[tuple[str, int, int]]:
         """Consumer, incarnation and epoch of everybody who processed something of it."""
         return {(r.consumer, r.incarnation, r.epoch) for r in list(self.rows) if r.partition == partition}
@@ -83,16 +87,18 @@ class Ledger:
 
 
 class Consumer:
-    """A plain consumer in a thread, whose rows name its incarnation."""
+    """A plain consumer in a thread. Its rows in a ledger name its incarnation."""
 
-    def __init__(self, site: Site, name: str, ledger: Ledger, settings: Settings | None = None, **about: Any) -> None:
+    def __init__(
+        self, site: Site, name: str, output: Ledger | Output, settings: Settings | None = None, **about: Any
+    ) -> None:
         self.name = name
         self.code: int | None = None
         timing = AgentTiming(close_timeout_s=10.0, poll_s=1.0)
         wanted = ConsumerSettings(settings or site.settings, name, agent_timing=timing, **about)
-        self.consumer = PlainConsumer(wanted, ledger.sink(self))
-        self._thread = threading.Thread(target=self._run, name=f"consumer-{name}", daemon=True)
-        self._thread.start()
+        self.consumer = PlainConsumer(wanted, output if isinstance(output, Output) else output.sink(self))
+        self.thread = threading.Thread(target=self._run, name=f"consumer-{name}", daemon=True)
+        self.thread.start()
         wait_for(lambda: site.zk.find(site.paths.id(name)) and self._registered(), f"{name} registers", LIMIT_S)
 
     def _registered(self) -> bool:
@@ -124,10 +130,11 @@ class Consumer:
         status = self.status
         return (*status.reports, *(text for topic in status.topics.values() for text in topic.reports))
 
-    def close(self) -> None:
-        """Leave at once, without hand-offs."""
+    def close(self) -> int | None:
+        """Leave at once, without hand-offs; the exit code."""
         self.consumer.leave(0.0)
-        self._thread.join(30)
+        self.thread.join(30)
+        return self.code
 
 
 class Managed:

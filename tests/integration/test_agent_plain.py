@@ -1,6 +1,5 @@
 """Plain consumers on real ZooKeeper and Kafka; the test writes what the coordinator would."""
 
-import itertools
 import json
 import threading
 from collections.abc import Sequence
@@ -13,14 +12,15 @@ from coordinator_tasks.core.model import Committed, Ending, Token
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from spark_apps.plain import Output, Record
-from tests.integration.agent_site import Rows, Running, Site, Traffic, another_topic, ask, wait_for
+from tests.integration.agent_site import Site, Traffic, another_topic, ask, wait_for
+from tests.integration.real_site import Consumer, Ledger
 
 pytestmark = [pytest.mark.integration, pytest.mark.promise]
 
 
 def test_a_hand_off_moves_two_partitions_and_disturbs_no_other(site: Site) -> None:
-    rows = Rows()
-    one, two = Running(site, "a", rows), Running(site, "b", rows)
+    rows = Ledger()
+    one, two = Consumer(site, "a", rows), Consumer(site, "b", rows)
     site.assign(dict.fromkeys(range(4), "a"))
     wait_for(lambda: site.runs("a") == dict.fromkeys(range(4), True), "a runs everything")
     traffic = Traffic(site)
@@ -37,18 +37,14 @@ def test_a_hand_off_moves_two_partitions_and_disturbs_no_other(site: Site) -> No
     release = site.release(2)
     assert release is not None
     assert (release.epoch, release.by) == (node.epoch, "a")
-    assert {row[3] for row in rows.of(2) if row[0] == "b"} == {node.epoch}
+    assert {epoch for consumer, _, epoch in rows.owners(2) if consumer == "b"} == {node.epoch}
     print(f"\nhand-off between plain consumers: {took * 1000:.0f} ms until the taker's first record")
-    for partition in range(4):
-        times = [row[4] for row in rows.of(partition)]
-        longest = max(later - earlier for earlier, later in itertools.pairwise(times))
-        print(f"partition {partition}: longest pause {longest * 1000:.0f} ms")
-    assert (one.leave(0.0), two.leave(0.0)) == (0, 0)
+    assert (one.close(), two.close()) == (0, 0)
 
 
 def test_a_fenced_zombie_stops_within_a_second_though_its_picture_is_old(site: Site) -> None:
-    rows = Rows()
-    one = Running(site, "a", rows)
+    rows = Ledger()
+    one = Consumer(site, "a", rows)
     site.assign(dict.fromkeys(range(4), "a"))
     wait_for(lambda: site.runs("a") == dict.fromkeys(range(4), True), "a runs everything")
     newer = Committed(0, Token(99, 1, "g1"), "b", site.cluster, site.node.topic_id)
@@ -60,12 +56,12 @@ def test_a_fenced_zombie_stops_within_a_second_though_its_picture_is_old(site: S
     assert site.committed()[2] == newer
     assert any("was taken by b" in text for text in site.topic_status("a").reports)
     print(f"\na fenced owner stopped after {took * 1000:.0f} ms")
-    assert one.leave(0.0) == 0
+    assert one.close() == 0
 
 
 def test_an_overwritten_entry_is_written_again(site: Site) -> None:
-    rows = Rows()
-    one = Running(site, "a", rows)
+    rows = Ledger()
+    one = Consumer(site, "a", rows)
     site.produce(10)
     site.assign(dict.fromkeys(range(4), "a"))
     wait_for(lambda: site.committed().get(2, Committed(0)).offset == 10, "everything is committed")
@@ -73,12 +69,12 @@ def test_an_overwritten_entry_is_written_again(site: Site) -> None:
     site.offsets.commit(site.topic, {2: older})
     wait_for(lambda: site.committed()[2].owner == "a" and site.committed()[2].offset == 10, "a writes its own again", 5)
     assert any("overwritten by zombie" in text for text in site.topic_status("a").reports)
-    assert one.leave(0.0) == 0
+    assert one.close() == 0
 
 
 def test_a_clean_leave_gives_everything_away_and_ends_by_number(site: Site) -> None:
-    rows = Rows()
-    one, two = Running(site, "a", rows), Running(site, "b", rows)
+    rows = Ledger()
+    one, two = Consumer(site, "a", rows), Consumer(site, "b", rows)
     site.assign(dict.fromkeys(range(4), "a"))
     wait_for(lambda: site.runs("a") == dict.fromkeys(range(4), True), "a runs everything")
     site.produce(50)
@@ -93,13 +89,12 @@ def test_a_clean_leave_gives_everything_away_and_ends_by_number(site: Site) -> N
     assert list(claim.ended.values()) == [Ending.LEFT]
     wait_for(lambda: site.runs("b") == dict.fromkeys(range(4), True), "b runs everything")
     assert {p: rows.offsets(p) for p in range(4)} == {p: list(range(50)) for p in range(4)}
-    assert two.leave(0.0) == 0
+    assert two.close() == 0
 
 
 def test_a_sink_that_is_away_is_waited_for_and_a_poison_record_stops_its_partition_alone(site: Site) -> None:
     """Its consumer stays, reads no further where it waits, says why, and gives the partition away at once."""
-    rows, gone, poison, other = Rows(), threading.Event(), b"12", another_topic(site)
-    kept = rows.sink("a")
+    rows, gone, poison, other = Ledger(), threading.Event(), b"12", another_topic(site)
 
     def sink(topic: str, records: Sequence[Record]) -> None:
         if gone.is_set() and topic == site.topic:
@@ -107,12 +102,12 @@ def test_a_sink_that_is_away_is_waited_for_and_a_poison_record_stops_its_partiti
         if any(r.partition == 1 and m.value() == poison for r, m in records) and topic == site.topic:
             raise ValueError("this sink does not bear 12")
         if topic == site.topic:
-            kept(topic, records)
+            rows.sink(one)(topic, records)
 
     def committed(of: Site = site) -> dict[int, int]:
         return of.positions()
 
-    one, two = Running(site, "a", Output(sink)), Running(site, "b", rows)
+    one, two = Consumer(site, "a", Output(sink)), Consumer(site, "b", rows)
     site.produce(10)
     for each in (site, other):
         each.assign(dict.fromkeys(range(4), "a"))
@@ -138,7 +133,7 @@ def test_a_sink_that_is_away_is_waited_for_and_a_poison_record_stops_its_partiti
     wait_for(lambda: rows.offsets(1) == list(range(30)), "b, which bears it, goes on from there")
     assert {p: rows.offsets(p) for p in range(4)} == {p: list(range(30)) for p in range(4)}
     wait_for(lambda: site.status("a").health == "ok", "nothing fails any more")
-    assert (one.leave(0.0), two.leave(0.0)) == (0, 0)
+    assert (one.close(), two.close()) == (0, 0)
 
 
 def test_after_kill_9_the_next_incarnation_starts_from_the_committed_position(site: Site, tmp_path: Path) -> None:
@@ -180,8 +175,8 @@ def test_after_kill_9_the_next_incarnation_starts_from_the_committed_position(si
 def test_without_zookeeper_consumers_go_on_and_come_back(kafka: EmbeddedKafka, tmp_path: Path) -> None:
     with EmbeddedZooKeeper(tmp_path) as own:
         site = Site(own.connect_string, kafka.bootstrap_servers)
-        rows = Rows()
-        one = Running(site, "a", rows)
+        rows = Ledger()
+        one = Consumer(site, "a", rows)
         site.assign(dict.fromkeys(range(4), "a"))
         wait_for(lambda: site.runs("a") == dict.fromkeys(range(4), True), "a runs everything")
         path = site.paths.member("a")
@@ -196,5 +191,5 @@ def test_without_zookeeper_consumers_go_on_and_come_back(kafka: EmbeddedKafka, t
         wait_for(lambda: ask(address).health == "ok", "a is back")
         site.assign({0: "a", 1: "a"})
         wait_for(lambda: site.runs("a").keys() == {0, 1}, "a acts on what is written now")
-        assert one.leave(0.0) == 0
+        assert one.close() == 0
         site.close()

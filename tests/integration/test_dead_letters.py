@@ -11,8 +11,9 @@ from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from spark_apps.dead_letters import Letter, OnError, table
 from spark_apps.delivery.database import Database
 from spark_apps.plain import Output, Record
-from tests.integration.agent_site import Running, Site, wait_for
+from tests.integration.agent_site import Site, wait_for
 from tests.integration.letters_pipeline import POISON
+from tests.integration.real_site import Consumer
 from tests.integration.test_agent_spark import START_S, SparkProcess
 from tests.postgres_server import sink_url
 
@@ -159,7 +160,7 @@ def test_a_plain_consumer_keeps_dead_letters_of_its_function_and_of_its_store(st
         taken.extend((one.partition, message.offset() or 0) for one, message in records)
 
     policy = OnError("dead-letter", share=1.0, database=stage.url)
-    plain = Running(stage.site, "a", Output(sink, on_error=policy))
+    plain = Consumer(stage.site, "a", Output(sink, on_error=policy))
     stage.site.assign(dict.fromkeys(range(2), "a"))
     stage.produce(0, *numbers(200, dict.fromkeys((0, 7, 199), "function")))
     stage.produce(1, *numbers(50, {}))
@@ -167,4 +168,4 @@ def test_a_plain_consumer_keeps_dead_letters_of_its_function_and_of_its_store(st
     assert sorted(stage.letters()) == stage.poison()
     assert sorted(set(taken)) == [place for place in sorted(stage.sent) if place not in stage.poison()]
     assert (len(taken), stage.letters()[0, 7].value) == (247, POISON["function"])
-    assert plain.leave(0.0) == 0
+    assert plain.close() == 0

@@ -12,7 +12,8 @@ from coordinator_tasks.devstack.embedded.ports import free_port
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from spark_apps import main, plain
 from spark_apps.launch import launcher
-from tests.integration.agent_site import Rows, Running, Site
+from tests.integration.agent_site import Site
+from tests.integration.real_site import Consumer, Ledger
 from tests.integration.test_embedded_java import fake_java
 
 pytestmark = pytest.mark.integration
@@ -83,8 +84,8 @@ def site(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, monkeypatch: pytest
 def test_a_second_consumer_with_a_live_id_ends_and_the_first_goes_on(
     site: Site, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    rows = Rows()
-    first = Running(site, "a", rows)
+    rows = Ledger()
+    first = Consumer(site, "a", rows)
     site.assign({0: "a"})
     assert plain.main(["--consumer", "a"]) == 2
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error: ")]
@@ -94,7 +95,7 @@ def test_a_second_consumer_with_a_live_id_ends_and_the_first_goes_on(
     assert "stop that process or choose another id" in said[0]
     site.produce(5)
     assert site.status("a").incarnation == live
-    assert first.leave(0.0) == 0
+    assert first.close() == 0
     assert f"plain-{site.topic}" not in {thread.name for thread in threading.enumerate()}
     site.close()
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.integration.agent_site import Rows, Running, Site, wait_for
+from tests.integration.agent_site import Site, wait_for
+from tests.integration.real_site import Consumer, Ledger
 from tests.integration.test_real_kafka import with_login
 from tests.sasl_kafka import SaslKafka
 
@@ -52,8 +53,8 @@ def rogue() -> Iterator[RogueBroker]:
 def test_a_consumer_logs_in_at_its_own_brokers_only(site: Site, kafka: SaslKafka, rogue: RogueBroker) -> None:
     site.settings = with_login(site.settings, kafka, "alice-secret")
     site.node = replace(site.node, bootstrap_servers=rogue.address)
-    rows = Rows()
-    consumer = Running(site, "a", rows)
+    rows = Ledger()
+    consumer = Consumer(site, "a", rows)
     try:
         site.assign(dict.fromkeys(range(2), "a"))
         site.produce(20)
@@ -61,5 +62,5 @@ def test_a_consumer_logs_in_at_its_own_brokers_only(site: Site, kafka: SaslKafka
         wait_for(lambda: all(one.offset == 20 for one in site.committed().values()), "everything is committed")
         assert (consumer.code, site.status("a").health, site.topic_status("a").reports) == (None, "ok", ())
     finally:
-        assert consumer.leave(0.0) == 0
+        assert consumer.close() == 0
     assert rogue.connections == 0

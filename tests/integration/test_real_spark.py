@@ -14,8 +14,9 @@ import pytest
 
 from coordinator_tasks.core.codecs.member_codec import decode_claim
 from coordinator_tasks.core.model import Ending
-from tests.integration.agent_site import Rows, Running, Site, Traffic, another_topic, wait_for
+from tests.integration.agent_site import Site, Traffic, another_topic, wait_for
 from tests.integration.hanging_pipeline import HANG, TRIGGER_S, counting, now_and_then
+from tests.integration.real_site import Consumer, Ledger
 from tests.integration.test_agent_spark import ROOT, START_S, SparkProcess
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
@@ -92,7 +93,7 @@ def test_with_the_trigger_available_now_a_consumer_reads_what_is_there_and_leave
 def test_with_a_processing_time_trigger_all_is_read_and_a_hand_off_is_served_at_the_next_one_and_state_is_refused(
     application: SparkProcess, tmp_path: Path
 ) -> None:
-    site, taken = application.site, Rows()
+    site, taken = application.site, Ledger()
 
     def batches() -> list[tuple[float, list[tuple[int, int]]]]:
         file = tmp_path / "batches"
@@ -103,7 +104,7 @@ def test_with_a_processing_time_trigger_all_is_read_and_a_hand_off_is_served_at_
         read = [offset for _, rows in batches() for one, offset in rows if one == partition]
         return sorted(read + taken.offsets(partition))
 
-    other = Running(site, "b", taken)
+    other = Consumer(site, "b", taken)
     site.assign(dict.fromkeys(range(2), "a"))
     traffic = Traffic(site, per_second=100)
     try:
@@ -136,7 +137,7 @@ def test_with_a_processing_time_trigger_all_is_read_and_a_hand_off_is_served_at_
     site.produce(10)
     wait_for(lambda: len(batches()) > passed, "the other topic is read on", START_S)
     application.runs()
-    assert other.leave(0.0) == 0
+    assert other.close() == 0
 
 
 def test_the_script_of_the_documentation_reads_what_it_is_assigned_and_leaves_cleanly(

@@ -7,7 +7,8 @@ import pytest
 
 from spark_apps.delivery import Delivery
 from spark_apps.plain import Output
-from tests.integration.agent_site import Running, Site, wait_for
+from tests.integration.agent_site import Site, wait_for
+from tests.integration.real_site import Consumer
 from tests.integration.test_agent_spark import START_S, SparkProcess
 from tests.sink_bench import TableBench, bench_of
 
@@ -39,7 +40,7 @@ def test_the_table_equals_the_log_after_a_hand_off_and_a_death_in_a_commit(
     bench: TableBench, site: Site, tmp_path: Path, point: str
 ) -> None:
     spark = SparkProcess(site, "a", tmp_path, "tests.integration.lake_pipeline:build")
-    plain = Running(site, "b", Output(delivery=Delivery.EXACTLY_ONCE, store=bench.sink(evolve=True)))
+    plain = Consumer(site, "b", Output(delivery=Delivery.EXACTLY_ONCE, store=bench.sink(evolve=True)))
     try:
         spark.registered()
         site.produce(300)
@@ -59,5 +60,5 @@ def test_the_table_equals_the_log_after_a_hand_off_and_a_death_in_a_commit(
         assert found == [(p, offset) for p in range(2) for offset in range(1200)]
         assert {row["topic"] for row in rows} == {site.topic}
     finally:
-        plain.leave(0.0)
+        plain.close()
         spark.close()

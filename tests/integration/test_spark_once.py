@@ -15,8 +15,9 @@ from spark_apps.delivery import Delivery
 from spark_apps.delivery.database import Database
 from spark_apps.plain import Output, Record
 from spark_apps.records.agent_socket import LONGEST_WAIT_S
-from tests.integration.agent_site import Running, Site, wait_for
+from tests.integration.agent_site import Site, wait_for
 from tests.integration.once_pipeline import COLUMNS, TABLE, UNWANTED, at_most_once, prepare, sink_of
+from tests.integration.real_site import Consumer
 from tests.integration.test_agent_spark import START_S, SparkProcess
 from tests.postgres_server import sink_url
 
@@ -94,13 +95,13 @@ def test_a_driver_that_dies_inside_its_transaction_leaves_nothing_lost_and_nothi
     assert stage.seen() == [(p, offset, "spark") for p in range(2) for offset in range(300)]
     # The group is ahead: somebody has committed what never reached the sink.
     site.offsets.commit(site.topic, {0: Committed(500, Token(site.node.since[0], 1, "g1"), "a", site.cluster)})
-    plain = Running(site, "b", Output(delivery=Delivery.EXACTLY_ONCE, store=sink_of(stage.url, "plain")))
+    plain = Consumer(site, "b", Output(delivery=Delivery.EXACTLY_ONCE, store=sink_of(stage.url, "plain")))
     site.assign(dict.fromkeys(range(2), "b"), guarded=frozenset(range(2)))
     wait_for(lambda: all(site.committed()[p].offset == 600 + p for p in range(2)), "b processes the rest", START_S)
     rest = [(0, offset) for offset in range(300, 600)] + [(1, offset) for offset in range(301, 601)]
     assert [(p, offset) for p, offset, writer in stage.seen() if writer == "plain"] == rest
     assert len(stage.seen()) == 1200
-    assert plain.leave(0.0) == 0
+    assert plain.close() == 0
 
 
 def test_a_driver_that_dies_between_the_commit_and_its_sink_loses_that_batch_and_doubles_nothing(stage: Stage) -> None:
@@ -123,10 +124,10 @@ def test_a_driver_that_dies_between_the_commit_and_its_sink_loses_that_batch_and
     assert site.positions() == reached, "it was committed before the sink saw it"
     assert said["query"].startswith(site.topic)
     assert site.topic in said["tags"]
-    plain = Running(site, "b", Output(sink, Delivery.AT_MOST_ONCE))
+    plain = Consumer(site, "b", Output(sink, Delivery.AT_MOST_ONCE))
     site.assign(dict.fromkeys(range(2), "b"), guarded=frozenset(range(2)))
     wait_for(lambda: all(site.committed()[p].offset == 600 for p in range(2)), "b processes the rest", START_S)
-    assert plain.leave(0.0) == 0
+    assert plain.close() == 0
     database.close()
     arrived = [(partition, offset) for partition, offset, _ in stage.seen()]
     assert (sorted(arrived + given), bool(given)) == (ALL, True), "nothing comes twice, and that very batch is lost"
