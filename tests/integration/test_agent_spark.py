@@ -253,39 +253,32 @@ def test_where_retention_strikes_in_the_middle_of_a_batch_only_that_partition_st
     assert (site.incarnation("b"), world.b.process.poll()) == (incarnation, None)
 
 
-def test_a_pipeline_that_raises_for_one_record_stops_its_partition_alone(
-    zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, tmp_path: Path
-) -> None:
+def test_a_pipeline_that_raises_for_one_record_stops_its_partition_alone(world: World) -> None:
     """The topic's other partition goes on, and the other topic is not even disturbed; the record is never committed."""
-    site = Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=2)
-    one, other = SparkProcess(site, "a", tmp_path, "tests.integration.poisoned_pipeline:build"), another_topic(site)
+    site, other, owned = world.site, another_topic(world.site), dict.fromkeys(range(2), "b")
 
     def passes(of: Site, partition: int) -> float:
         """Seconds until everything of the partition is committed."""
         end = of.offsets.ends(of.topic, [partition])[partition]
         return wait_for(lambda: of.committed()[partition].offset == end, "it is consumed", START_S)
 
-    try:
-        one.registered()
-        for each in (site, other):
-            each.assign({0: "a", 1: "a"})
+    site.assign(owned, guarded=frozenset(owned))
+    other.assign(owned)
+    for each in (site, other):
+        each.produce(10)
+        wait_for(lambda each=each: each.runs("b") == {0: True, 1: True}, "b runs everything", START_S)
+        passes(each, 1)
+    place, incarnation = site.positions()[1], site.incarnation("b")
+    site.producer.produce(site.topic, b"poison", partition=1)
+    site.produce(10)
+    said = f"partition 1 waits at offset {place}: ValueError: this sink does not bear poison (failed "
+    wait_for(lambda: any(said in text for text in site.topic_status("b").reports), "it is said", START_S)
+    wait_for(lambda: site.status("b").health.startswith("failing: topic "), "its health says so", 2)
+    for _ in range(3):
+        for each in (other, site):
             each.produce(10)
-            wait_for(lambda each=each: each.runs("a") == {0: True, 1: True}, "a runs everything", START_S)
-            passes(each, 1)
-        site.producer.produce(site.topic, b"poison", partition=1)
-        site.produce(10, start=10)
-        incarnation = site.incarnation("a")
-        said = "partition 1 waits at offset 10: ValueError: this sink does not bear poison (failed "
-        wait_for(lambda: any(said in text for text in site.topic_status("a").reports), "it is said", START_S)
-        wait_for(lambda: site.status("a").health.startswith("failing: topic "), "its health says so", 2)
-        for number in range(2, 5):
-            for each in (other, site):
-                each.produce(10, start=number * 10)
-                print(f"\n{each.topic}: committed after {passes(each, 0):.1f} s")
-        assert (site.committed()[1].offset, site.incarnation("a"), one.process.poll()) == (10, incarnation, None)
-        site.write(replace(site.node, paused=frozenset({1})))
-        wait_for(lambda: site.status("a").health == "ok", "a paused partition fails no more", START_S)
-        assert one.leave() == 0, "it waits for no try"
-    finally:
-        one.close()
-        site.close()
+            print(f"\n{each.topic}: committed after {passes(each, 0):.1f} s")
+    assert (site.committed()[1].offset, site.incarnation("b"), world.b.process.poll()) == (place, incarnation, None)
+    site.write(replace(site.node, paused=frozenset({1})))
+    wait_for(lambda: site.status("b").health == "ok", "a paused partition fails no more", START_S)
+    assert world.b.leave() == 0, "it waits for no try"
