@@ -10,23 +10,21 @@ from spark_apps.records.agent_socket import Attached, Latest
 from spark_apps.records.batches import BatchOffset, Group, Range, admit, plan_tasks
 from spark_apps.records.options import SourceOptions
 
+PARALLELISM = 2
+
 
 class FakePlanner:
     """`give` and `take` change what is owned, at any time; `passed` holds what has gone through the sink."""
 
-    def __init__(self, topic: str, bootstrap_servers: str, *, parallelism: int = 2, interval_s: float = 0.0) -> None:
+    def __init__(self, topic: str, bootstrap_servers: str) -> None:
         self.topic = topic
         self.options: SourceOptions | None = None
         self.attached: list[str] = []
-        self.detached: list[str] = []
         self.passed: dict[int, int] = {}
         self.latest_calls = 0
         self.settings = {"bootstrap.servers": bootstrap_servers}
-        self._parallelism = parallelism
-        self._interval_s = interval_s
         self._owned: dict[int, tuple[int, int]] = {}
         self._planned: dict[int, int] = {}
-        self._last_at = 0.0
         self._lock = threading.Condition()
         self._kafka = Consumer({**self.settings, "group.id": "fake", "enable.auto.commit": False})
 
@@ -50,7 +48,7 @@ class FakePlanner:
         return Attached(self.settings, options.fail_on_data_loss)
 
     def detach(self, reader: str) -> None:
-        self.detached.append(reader)
+        """Nothing is kept for a reader."""
 
     def initial(self, reader: str) -> BatchOffset:
         return BatchOffset(self.topic)
@@ -65,15 +63,9 @@ class FakePlanner:
                 self.passed[one.partition] = max(self.passed.get(one.partition, 0), one.end)
             self._lock.notify_all()
         deadline = time.monotonic() + 0.2
-        while True:
-            if time.monotonic() - self._last_at >= self._interval_s:
-                found = self._next(start)
-                if found is not start:
-                    self._last_at = time.monotonic()
-                    return found
-            if time.monotonic() > deadline:
-                return start
+        while (found := self._next(start)) is start and time.monotonic() < deadline:
             time.sleep(0.005)
+        return found
 
     def _next(self, start: BatchOffset) -> BatchOffset:
         with self._lock:
@@ -89,7 +81,7 @@ class FakePlanner:
             if not ranges:
                 return start
             self._planned.update({one.partition: one.end for one in ranges})
-            return start.following(ranges, self._parallelism)
+            return start.following(ranges, PARALLELISM)
 
     def _log_end(self) -> BatchOffset:
         with self._lock:

@@ -32,7 +32,7 @@ def partitions() -> int:
 @pytest.fixture
 def application(site: Site, database: PostgresServer, tmp_path: Path) -> Iterator[SparkProcess]:
     settings = ("--set", f"database={database.url}", "--set", f"die={tmp_path / 'die'}")
-    pipeline = "tests.integration.upgraded_pipeline:exactly_once"
+    pipeline = "tests.integration.once_pipeline:build"
     process = SparkProcess(site, "a", tmp_path, pipeline, (*settings, "--max-poll-interval", str(STALLED_S)))
     yield process
     process.close()
@@ -69,5 +69,5 @@ def test_while_its_database_is_away_a_consumer_keeps_its_partitions_says_why_and
     assert site.incarnation("a") == incarnation
     assert site.topic_status("a").failures == ()
     with psycopg.connect(database.url) as connection:
-        rows = connection.execute('SELECT "partition", "offset" FROM audit ORDER BY 1, 2').fetchall()
+        rows = connection.execute('SELECT "partition", "offset" FROM written ORDER BY 1, 2').fetchall()
     assert rows == [(p, offset) for p in range(2) for offset in range(AFTER)]
