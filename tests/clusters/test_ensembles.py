@@ -1,7 +1,7 @@
 """Three ZooKeeper servers and three brokers: a hand-off goes through while leaders die in the middle of it."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +18,7 @@ from coordinator_tasks.devstack.embedded.processes import ManagedProcess
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedEnsemble
 from coordinator_tasks.service.coordinator import Coordinator
 from tests.integration.agent_site import Site, Traffic, wait_for
-from tests.integration.real_site import LIMIT_S, Managed, Writes
+from tests.integration.real_site import LIMIT_S, Managed
 
 pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(300)]
 ALL = range(6)
@@ -73,6 +73,22 @@ def longest_gap_s(managed: Managed, partition: int) -> float:
     return round(max(later - earlier for earlier, later in pairwise(times)), 2)
 
 
+@dataclass
+class Writes:
+    """A ZooKeeper session; `after` gets the operations of each transaction that was done."""
+
+    zk: ZooKeeper
+    after: Callable[[Sequence[object]], None]
+
+    def transact(self, operations: Sequence[object]) -> object:
+        done = self.zk.transact(operations)  # type: ignore[arg-type]
+        self.after(operations)
+        return done
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.zk, name)
+
+
 def at_closing(managed: Managed, act: Callable[[TopicNode], None]) -> Callable[[Coordinator], Coordinator]:
     """Wraps the coordinator: `act` comes right after the write that begins a hand-off, with the node that was written.
 
@@ -80,12 +96,12 @@ def at_closing(managed: Managed, act: Callable[[TopicNode], None]) -> Callable[[
     """
     state, node = managed.site.paths.state(managed.site.topic), managed.site.paths.topic(managed.site.topic)
 
-    def look(_number: int, operations: Sequence[object]) -> None:
+    def look(operations: Sequence[object]) -> None:
         written = {one.path: one.data for one in operations if isinstance(one, Create | SetData)}
         if state in written and decode_state(state, written[state]).state is State.CLOSING:
             act(decode_node(node, written[node]))
 
-    return lambda c: replace(c, zk=cast("ZooKeeper", Writes(c.zk, after=look)))
+    return lambda c: replace(c, zk=cast("ZooKeeper", Writes(c.zk, look)))
 
 
 def test_a_hand_off_while_leaders_die_loses_nothing_and_has_one_owner(

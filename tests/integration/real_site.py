@@ -16,7 +16,6 @@ from coordinator_tasks.core.errors import Unavailable
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import ConsumerStatus, StartRule, State, TopicNode
 from coordinator_tasks.core.model import Record as HistoryRecord
-from coordinator_tasks.core.ports import ZooKeeper
 from coordinator_tasks.devstack.demo.checker import disordered, lost_records, repeated, unowned_rows
 from coordinator_tasks.devstack.demo.evidence import Produced, Row, SeenRelease
 from coordinator_tasks.devstack.demo.ownership import holdings
@@ -34,7 +33,6 @@ from tests.stable import stable_node
 LIMIT_S = 120.0
 QUICK = Policy(settle_s=0.2, settle_max_s=1.0)
 Wrap = Callable[[Coordinator], Coordinator]
-Hook = Callable[[int, Sequence[object]], None]
 
 
 def same(c: Coordinator) -> Coordinator:
@@ -251,24 +249,3 @@ def ran(managed: Managed, *arguments: str) -> str:
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
-
-
-@dataclass
-class Writes:
-    """A ZooKeeper session whose writes are counted; `before` and `after` are called with each one's number, from 1."""
-
-    zk: ZooKeeper
-    before: Hook = lambda _number, _operations: None
-    after: Hook = lambda _number, _operations: None
-    count: int = 0
-
-    def transact(self, operations: Sequence[object]) -> object:
-        self.count += 1
-        number = self.count
-        self.before(number, operations)
-        done = self.zk.transact(operations)  # type: ignore[arg-type]
-        self.after(number, operations)
-        return done
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.zk, name)

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from spark_apps.dead_letters import Letter, OnError, table
 from spark_apps.delivery.database import Database
 from spark_apps.plain import Output, Record
@@ -83,21 +81,21 @@ class Stage:
     def close(self) -> None:
         if self.spark is not None:
             self.spark.close()
-        self.site.close()
+
+
+@pytest.fixture
+def partitions() -> int:
+    return 2
 
 
 @pytest.fixture
 def stage(
-    request: pytest.FixtureRequest,
-    zookeeper: EmbeddedZooKeeper,
-    kafka: EmbeddedKafka,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Stage]:
     url = sink_url(request, tmp_path)
     for name, value in {"database": url, "die": tmp_path / "die"}.items():
         monkeypatch.setenv(f"PIPELINE_{name}", str(value))
-    made = Stage(Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=2), url, tmp_path)
+    made = Stage(site, url, tmp_path)
     yield made
     made.close()
 

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
-from tests.integration.agent_site import Site, wait_for
+from tests.integration.agent_site import wait_for
 from tests.integration.real_site import LIMIT_S, Managed, ran
 from tests.kafka_tools import consumer_groups
 
@@ -15,18 +13,16 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def managed(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Managed]:
+def managed(managed: Managed) -> Iterator[Managed]:
     """Four partitions with 60 records each; two consumers have processed and committed all of them."""
-    made = Managed(Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=4))
-    made.join("a")
-    made.join("b")
-    with made.looping():
-        made.stable("ab")
-        made.site.produce(60)
-        made.consumed(60)
-        committed(made, [60, 60, 60, 60])
-        yield made
-    made.close()
+    managed.join("a")
+    managed.join("b")
+    with managed.looping():
+        managed.stable("ab")
+        managed.site.produce(60)
+        managed.consumed(60)
+        committed(managed, [60, 60, 60, 60])
+        yield managed
 
 
 def committed(managed: Managed, offsets: list[int]) -> None:

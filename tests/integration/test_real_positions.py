@@ -4,13 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.offsets import positions
 from coordinator_tasks.wiring import open_coordinator
 from tests.fakes.cluster import PERSON
-from tests.integration.agent_site import Site, Traffic, wait_for
+from tests.integration.agent_site import Traffic, wait_for
 from tests.integration.kafka_topics import expire
 from tests.integration.real_site import LIMIT_S, Managed
 
@@ -18,14 +16,12 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def managed(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Managed]:
-    made = Managed(Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=4))
-    made.join("a")
-    made.join("b")
-    with made.looping():
-        made.stable("ab")
-        yield made
-    made.close()
+def managed(managed: Managed) -> Iterator[Managed]:
+    managed.join("a")
+    managed.join("b")
+    with managed.looping():
+        managed.stable("ab")
+        yield managed
 
 
 @pytest.fixture

@@ -10,8 +10,6 @@ import pytest
 from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.fleet.upgrade import Rule, Upgrade, UpgradePhase
 from coordinator_tasks.core.model import Fleet
-from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets import upgrade_report, upgrades
 from coordinator_tasks.service.fleets.upgrade_begin import WantedUpgrade, begin
@@ -19,7 +17,7 @@ from coordinator_tasks.service.nodes import fleet, upgrade_store
 from coordinator_tasks.service.plan import pauses, transitions
 from coordinator_tasks.wiring import open_coordinator
 from spark_apps.plain import Record, Sink
-from tests.integration.agent_site import Site, Traffic, wait_for
+from tests.integration.agent_site import Traffic, wait_for
 from tests.integration.real_site import LIMIT_S, QUICK, Consumer, Ledger, Managed
 from tests.stable import stable_node
 
@@ -47,13 +45,16 @@ class SlowLedger(Ledger):
 
 
 @pytest.fixture
-def managed(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Managed]:
-    site = Site(zookeeper.connect_string, kafka.bootstrap_servers, PARTITIONS)
+def partitions() -> int:
+    return PARTITIONS
+
+
+@pytest.fixture
+def managed(managed: Managed) -> Managed:
+    site = managed.site
     site.settings = replace(site.settings, allowed=AllowedLaunches(applications="/opt/*/main.py"))
-    made = Managed(site)
-    made.ledger = SlowLedger()
-    yield made
-    made.close()
+    managed.ledger = SlowLedger()
+    return managed
 
 
 @contextmanager

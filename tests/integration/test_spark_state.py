@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from spark_apps.delivery.database import Database
 from tests.integration.agent_site import Site, wait_for
 from tests.integration.stateful_pipeline import CLOSED, TABLE, make_closed, prepare
@@ -61,17 +59,15 @@ class Stage:
     def close(self) -> None:
         for process in self.spark.values():
             process.close()
-        self.site.close()
 
 
 @pytest.fixture
-def stage(
-    request: pytest.FixtureRequest,
-    zookeeper: EmbeddedZooKeeper,
-    kafka: EmbeddedKafka,
-    tmp_path: Path,
-) -> Iterator[Stage]:
-    site = Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=2)
+def partitions() -> int:
+    return 2
+
+
+@pytest.fixture
+def stage(request: pytest.FixtureRequest, site: Site, tmp_path: Path) -> Iterator[Stage]:
     made = Stage(site, sink_url(request, tmp_path), tmp_path)
     yield made
     made.close()
@@ -117,13 +113,8 @@ def test_a_partition_whose_state_lies_in_another_file_is_not_read_and_its_owner_
     stage.counts_all("a counts on from its state")
 
 
-def test_the_windows_of_idle_partitions_close_without_a_later_record(
-    zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, tmp_path: Path
-) -> None:
-    site, url = (
-        Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=2),
-        f"sqlite:///{tmp_path}/rows.sqlite",
-    )
+def test_the_windows_of_idle_partitions_close_without_a_later_record(site: Site, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/rows.sqlite"
     process = SparkProcess(site, "a", tmp_path, WINDOWS, ("--set", f"database={url}"))
     database = Database(url)
     with database.transaction() as cursor:
@@ -143,4 +134,3 @@ def test_the_windows_of_idle_partitions_close_without_a_later_record(
     finally:
         database.close()
         process.close()
-        site.close()
