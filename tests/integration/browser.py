@@ -149,12 +149,14 @@ def served(app: FastAPI) -> Iterator[str]:
 
 @contextmanager
 def looking_at(address: str, profile: Path, script: str = "") -> Iterator[Browser]:
-    """A browser with an empty profile, that nobody signs in; `script` runs before those of each page."""
+    """A browser that nobody signs in; `profile` must not exist yet, and `script` runs before those of each page."""
     options = webdriver.ChromeOptions()
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     for flag in (*FLAGS, f"--user-data-dir={profile}"):
         options.add_argument(flag)
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
     try:
+        driver.set_page_load_timeout(LIMIT_S)
         driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": script})
         yield Browser(driver, address)
     finally:
@@ -163,16 +165,7 @@ def looking_at(address: str, profile: Path, script: str = "") -> Iterator[Browse
 
 @contextmanager
 def signed_in(airflow: EmbeddedAirflow, profile: Path) -> Iterator[Browser]:
-    """A browser with an empty profile; `profile` must not exist yet."""
-    options = webdriver.ChromeOptions()
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    for flag in (*FLAGS, f"--user-data-dir={profile}"):
-        options.add_argument(flag)
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    try:
-        driver.set_page_load_timeout(LIMIT_S)
-        browser = Browser(driver, airflow.base_url)
+    """A browser that is signed in."""
+    with looking_at(airflow.base_url, profile) as browser:
         browser.sign_in(airflow)
         yield browser
-    finally:
-        driver.quit()
