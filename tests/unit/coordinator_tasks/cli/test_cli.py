@@ -230,6 +230,11 @@ def test_status_shows_consumers_and_their_partitions(run: Run, site: Site) -> No
     assert "new host" in out
 
 
+def test_a_text_that_is_not_utf_8_is_refused_in_one_line(run: Run, site: Site) -> None:
+    code, _, error = run("set-fleet", "sales", "--application", "app.py", "--argument", "\udcff", "--consumer", "a")
+    assert (code, "not UTF-8" in error, error.count("\n")) == (2, True, 1)
+
+
 def test_status_names_unread_topics_and_void_registrations_of_a_consumer(run: Run, site: Site) -> None:
     site.joins("consumer-a", topics=("(?=orders).*", "other"))
     said = "topic other may be assigned to this consumer, but none of its pipelines matches"
@@ -361,6 +366,18 @@ def test_a_crash_loop_tells_its_reason_how_often_and_when_the_next_process_gets_
     assert (why in rows["orders"], why in rows["clicks"]) == (True, False), "the fleet of clicks has not crashed"
 
 
+def test_isolation_and_readmission(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a", "consumer-b")
+    assert run("readmit", "consumer-a")[1].strip() == "consumer-a is not isolated"
+    done = the_json(
+        run("isolate", "consumer-a", "--why", "slow disk", "--by", "kim", "--for-s", "60", "--yes", "--json")
+    )
+    assert done["isolation"]["until_at"] == site.clock.now() + 60
+    steps(run)
+    assert the_json(run("topics", "--json"))[0]["owners"] == {"consumer-b": 6}
+    assert "as soon as it confirms" in run("readmit", "consumer-a")[1]
+
+
 def test_a_topic_is_frozen_and_that_is_shown(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a")
     assert "is frozen" in run("freeze", "orders")[1]
@@ -388,6 +405,23 @@ def test_partitions_are_pinned_after_a_look_at_what_that_means(run: Run, site: S
     assert (code, "never seen a consumer 'consumer-z' (it knows: consumer-a)" in error) == (2, True)
 
 
+def test_offsets_are_reset_after_a_look_at_what_that_means(run: Run, site: Site) -> None:
+    stable(run, site, "consumer-a")
+    site.kafka.append("orders", 0, 50)
+    reset = ("reset-offsets", "orders", "--to", "latest", "--why", "old", "--partition", "0")
+    assert (
+        run(*reset, "--dry-run")[1].strip()
+        == "partition 0 would continue at 50, was at 0: 50 offsets would be left out"
+    )
+    assert site.node().seeks == {}
+    assert the_json(run(*reset, "--execute", "--json"))[0]["target"] == 50
+    assert site.node().seeks[0].offset == 50
+    steps(run)
+    assert "partition 0 continues at 50" in " ".join(run("history", "orders")[1].split())
+    code, _, error = run("reset-offsets", "orders", "--to", "noon", "--why", "x")
+    assert (code, "'noon' is no position" in error) == (2, True)
+
+
 def test_the_remedy_for_a_partition_without_a_start_is_a_command_that_gives_it_one(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a")
     with pytest.raises(NoStart) as refused:
@@ -396,6 +430,19 @@ def test_the_remedy_for_a_partition_without_a_start_is_a_command_that_gives_it_o
     code, _, error = run(*command.replace("TOPIC", "orders").replace("WHY", "new").split())
     assert (code, error) == (0, "")
     assert {p: seek.offset for p, seek in site.node().seeks.items()} == {1: 0}
+
+
+def test_the_fleet_is_set_and_drained_from(run: Run, site: Site) -> None:
+    site.joins("consumer-a")
+    arguments = (
+        *("set-fleet", "sales", "--application", "app.py", "--consumer", "consumer-a", "--conf", "spark.cores.max=2"),
+    )
+    assert "consumer-a" in run(*arguments)[1]
+    assert the_json(run("fleet", "--json"))[0]["conf"] == {"spark.cores.max": "2"}
+    run("drain", "consumer-a", "--why", "new host")
+    assert the_json(run("fleet", "--json"))[0]["consumers"] == []
+    assert run("undrain", "consumer-a", "--fleet", "sales")[0] == 0
+    assert the_json(run("fleet", "--json"))[0]["consumers"] == ["consumer-a"]
 
 
 def test_who_asked_is_the_systems_user_too(run: Run, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -415,6 +462,31 @@ def test_who_asked_is_the_systems_user_too(run: Run, site: Site, monkeypatch: py
     shown = run("history", "orders", "--actions")[1]
     assert f"{user()} (command)" in shown
     assert "consumer-a" not in shown
+
+
+def test_a_fleet_is_scaled_and_its_size_is_checked(run: Run, site: Site) -> None:
+    run("set-fleet", "sales", "--application", "app.py", "--consumer", "s-1", "--env", "TZ=UTC", "--code", "1.4")
+    assert run("scale", "sales", "3", "--dry-run")[1].splitlines()[:2] == ["s-2 would join", "s-3 would join"]
+    assert the_json(run("fleet", "--json"))[0]["consumers"] == ["s-1"]
+    assert run("scale", "sales", "3")[1].endswith("sales will have 3 consumers: s-1, s-2, s-3\n")
+    (found,) = the_json(run("fleet", "--json"))
+    assert (found["code"], found["environment"]) == ("1.4", {"TZ": "UTC"})
+    for words, says in (
+        (
+            ("set-fleet", "sales", "--application", "{code}.py", "--consumer", "a"),
+            "KPC-019: the fleet of 'sales' names",
+        ),
+        (
+            ("upgrade", "sales", "v2"),
+            "KPC-024: the fleet 'sales' has no version 'v2' (it has: 1.4); say what it runs",
+        ),
+        (("upgrade", "sales", "v2", "--step", "50", "--step", "5"), "KPC-024: the steps 50, 5 cannot be"),
+        (("upgrade", "sales", "v2", "--rule", "mine"), "KPC-025: the settings have no rule 'mine'"),
+        (("upgrade-report", "sales"), "KPC-012: the fleet 'sales' has no upgrade"),
+    ):
+        code, out, err = run(*words)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert says in err
 
 
 @pytest.mark.parametrize(
