@@ -472,6 +472,8 @@ def test_a_fleet_is_scaled_and_its_size_is_checked(run: Run, site: Site) -> None
     (found,) = the_json(run("fleet", "--json"))
     assert (found["code"], found["environment"]) == ("1.4", {"TZ": "UTC"})
     for words, says in (
+        (("scale", "nosuch", "3"), "KPC-012: cluster 'site' has no fleet 'nosuch'"),
+        (("scale", "sales", "x"), "KPC-002: Invalid value"),
         (
             ("set-fleet", "sales", "--application", "{code}.py", "--consumer", "a"),
             "KPC-019: the fleet of 'sales' names",
@@ -510,6 +512,7 @@ def test_a_fleet_is_scaled_and_its_size_is_checked(run: Run, site: Site) -> None
         ),
         (("set-strategy", "orders"), "topic 'orders' is not managed by cluster 'site'"),
         (("plan", "orders"), "is not managed by cluster 'site' (it manages: none); correct the name, or add the topic"),
+        (("history", "--limit", "9" * 20), "Input should be less than or equal to 1000000"),
         (("plan", "x" * 100_000), " ... "),
         (("topics", "--output", "x" * 100_000), " ... "),
         (("set-fleet", "f", "--application", "a\x1b[2J", "--consumer", "a"), "has characters that cannot be shown"),

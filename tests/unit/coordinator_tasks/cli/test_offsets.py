@@ -156,6 +156,9 @@ def test_an_undo_is_shown_first_and_done_with_execute(run: Run, shop: Shop) -> N
         (("--to-latest", "--topic", "orders:0", "--topic", "orders:1"), "--topic names 'orders' twice"),
         (("--to-latest", "--topic", "or/ders"), "cannot be a topic name"),
         (("--to-latest", "--all-topics", "--group", "h"), "manages no topic for group 'h' (its groups: g)"),
+        (("--to-offset", "-5", "--topic", "orders"), "an offset is a whole number from 0"),
+        (("--by-duration", "1h", "--topic", "orders"), "a duration is written as"),
+        (("--to-datetime", "noon", "--topic", "orders"), "'noon' is no position"),
         (
             ("--from-file", "/nowhere/x.csv"),
             "/nowhere/x.csv cannot be read: No such file or directory; name a file with",
