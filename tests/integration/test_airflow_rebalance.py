@@ -4,6 +4,8 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from tests.airflow_calls import clear_tasks, task_log, wait_for_run
 from tests.integration.airflow_site import airflow_of, all_stable, eventually, idle, state_of
 from tests.integration.stub_consumer import StubConsumer
 from tests.receiver import Receiver
+from tests.statsd_server import StatsdServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.promise, pytest.mark.timeout(600)]
 
@@ -38,14 +41,22 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture(scope="module")
+def statsd() -> Iterator[StatsdServer]:
+    made = StatsdServer()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
 def airflow(
-    settings: Settings, airflow_factory: Callable[..., EmbeddedAirflow], receiver: Receiver
+    settings: Settings, airflow_factory: Callable[..., EmbeddedAirflow], receiver: Receiver, statsd: StatsdServer
 ) -> Iterator[EmbeddedAirflow]:
     policy = {"policy": {"stuck_after_s": STUCK_AFTER_S}}
     dags = {"rebalance", "reconcile", "stuck_topic", "isolate"}
     chat = json.dumps({"conn_type": "http", "host": receiver.address, "password": PASSWORD})
     told = {"COORDINATOR_NOTIFY_CONN_ID": "chat", "AIRFLOW_CONN_CHAT": chat}
-    with airflow_of(settings, airflow_factory, dags, zookeeper=policy, env=told) as server:
+    metrics = {"AIRFLOW__METRICS__STATSD_ON": "True", "AIRFLOW__METRICS__STATSD_PORT": str(statsd.port)}
+    with airflow_of(settings, airflow_factory, dags, zookeeper=policy, env={**told, **metrics}) as server:
         yield server
 
 
@@ -66,6 +77,25 @@ def make_topics(c: Coordinator, settings: Settings, count: int, partitions: int 
         admin.create_topic(name, partitions)
         topics.add_topic(c, name, f"g-{name}", actor=PERSON)
     return names
+
+
+@contextmanager
+def no_rebalance(airflow: EmbeddedAirflow) -> Iterator[None]:
+    """No run of `rebalance` is under way, and none begins: a task that was queued before a pause still plans."""
+
+    def paused() -> bool:
+        eventually(lambda: idle(airflow))
+        airflow.client.set_paused("rebalance", True)
+        if not idle(airflow):
+            airflow.client.set_paused("rebalance", False)
+            return False
+        return True
+
+    eventually(paused)
+    try:
+        yield
+    finally:
+        airflow.client.set_paused("rebalance", False)
 
 
 def test_one_run_brings_fifty_topics_to_stable_and_a_second_one_at_the_same_time_has_no_effect(
@@ -119,6 +149,34 @@ def test_a_join_moves_by_hand_offs_and_every_task_may_be_run_again_without_effec
     # Nobody reports c's end, and no event tells when its address has refused for long enough: the runs look again.
     eventually(lambda: len(consumers[0].running(topic)) == 6)
     airflow.client.set_paused("reconcile", False)
+
+
+def test_the_sites_statsd_is_told_of_moves_and_of_partitions_without_an_owner(
+    airflow: EmbeddedAirflow,
+    coordinator: Coordinator,
+    settings: Settings,
+    consumers: list[StubConsumer],
+    statsd: StatsdServer,
+) -> None:
+    assert consumers
+
+    def sent(name: str) -> list[str]:
+        return statsd.sent.get(f"airflow.coordinator.{name}", [])
+
+    with no_rebalance(airflow):
+        (topic,) = make_topics(coordinator, settings, 1)
+        of_topic = f"{settings.cluster}.{topic}"
+        # Without a logical date it would leave the seconds to the next run of the schedule.
+        now = {"logical_date": datetime.now(UTC).isoformat(), "conf": {}}
+        run = airflow.client.request("POST", "/dags/reconcile/dagRuns", json=now)["dag_run_id"]
+        assert wait_for_run(airflow.client, "reconcile", run, RUN_LIMIT_S) == "success"
+        assert eventually(lambda: sent(f"topic.unowned_partitions.{of_topic}"))[-1] == "4|g"
+        seconds = eventually(lambda: sent(f"unowned_partition_seconds.{of_topic}"))
+        assert all(0 < int(one.removesuffix("|c")) <= 4 * 300 for one in seconds)
+        assert sent(f"consumer.incarnation.{settings.cluster}.a")[-1] == f"{consumers[0].incarnation}|g"
+    eventually(lambda: all_stable(coordinator, [topic]) and idle(airflow))
+    assert sent(f"moves.{of_topic}.start") == ["4|c"]
+    assert sent(f"rebalances.{of_topic}") == ["1|c"]
 
 
 def test_a_topic_that_is_held_up_asks_a_person_once_and_the_answer_isolates_the_blocker(
