@@ -32,7 +32,7 @@ from spark_apps.pipelines.json_records import NO_DOCUMENT
 from spark_apps.pipelines.outputs import check_kafka_key
 from spark_apps.records.agent_socket import AgentServer, Reading
 from spark_apps.records.batches import Range
-from spark_apps.spark import session, source
+from spark_apps.spark import source
 from spark_apps.spark.stateless import STATEFUL, check_stateless
 from spark_apps.spark.warm_up import BATCHES, REHEARSED, Rehearsal, rehearse, warm_up
 from spark_apps.state import StateRefused
@@ -258,7 +258,7 @@ def test_progress_says_how_far_every_partition_is_behind_and_jobs_carry_the_topi
     planner = stage.planner(topic)
     planner.give(0, 0, 1)
     planner.give(1, 0, 1)
-    session.label(stage.spark, topic)
+    stage.spark.sparkContext.addJobTag(topic)
     try:
         writer = stage.stream(topic, maxOffsetsPerTrigger="10").writeStream.queryName(topic)
         query = stage.run(writer.foreachBatch(lambda batch, _: batch.count()))
