@@ -22,20 +22,22 @@ import org.junit.jupiter.params.provider.ValueSource;
 class ClientSettingsTest {
     private static final Map<String, String> BROKERS = Map.of("bootstrap.servers", "127.0.0.1:1");
 
-    private static Map<String, Object> settings(String... pairs) {
-        return ClientSettings.of(BROKERS, "", map(pairs));
+    private static Map<String, Object> settings(String... given) {
+        return ClientSettings.of(BROKERS, "", map(given));
     }
 
-    private static Map<String, String> map(String... pairs) {
+    /** Settings, each written as {@code name=value}. */
+    private static Map<String, String> map(String... given) {
         Map<String, String> found = new HashMap<>();
-        for (int i = 0; i < pairs.length; i += 2) {
-            found.put(pairs[i], pairs[i + 1]);
+        for (String setting : given) {
+            String[] pair = setting.split("=", 2);
+            found.put(pair[0], pair[1]);
         }
         return found;
     }
 
-    private static String refused(String... pairs) {
-        var error = assertThrows(IllegalArgumentException.class, () -> ClientSettings.client(settings(pairs))
+    private static String refused(String... given) {
+        var error = assertThrows(IllegalArgumentException.class, () -> ClientSettings.client(settings(given))
                 .close());
         assertTrue(error.getMessage().startsWith("BadSettings: "), error.getMessage());
         assertFalse(error.getMessage().contains("hunter2"), error.getMessage());
@@ -44,8 +46,7 @@ class ClientSettingsTest {
 
     @Test
     void theReadersOwnSettingsCannotBeChanged() {
-        var found = settings(
-                "auto.offset.reset", "earliest", "enable.auto.commit", "true", "allow.auto.create.topics", "true");
+        var found = settings("auto.offset.reset=earliest", "enable.auto.commit=true", "allow.auto.create.topics=true");
         assertEquals("none", found.get("auto.offset.reset"));
         assertEquals("false", found.get("enable.auto.commit"));
         assertEquals("false", found.get("allow.auto.create.topics"));
@@ -54,14 +55,12 @@ class ClientSettingsTest {
 
     @Test
     void anOptionOverridesTheTopicUnderEitherName() {
-        var kafka = map("metadata.broker.list", "a:1", "fetch.wait.max.ms", "7", "group.id", "orders");
-        var found = ClientSettings.of(kafka, "", map("bootstrap.servers", "b:2", "fetch.max.wait.ms", "8"));
+        var kafka = map("metadata.broker.list=a:1", "fetch.wait.max.ms=7", "group.id=orders");
+        var found = ClientSettings.of(kafka, "", map("bootstrap.servers=b:2", "fetch.max.wait.ms=8"));
         assertEquals("b:2", found.get("bootstrap.servers"));
         assertEquals("8", found.get("fetch.max.wait.ms"));
         assertEquals("orders", found.get("group.id"));
-        assertEquals(
-                "8",
-                settings("fetch.max.wait.ms", "8", "fetch.wait.max.ms", "7").get("fetch.max.wait.ms"));
+        assertEquals("8", settings("fetch.max.wait.ms=8", "fetch.wait.max.ms=7").get("fetch.max.wait.ms"));
     }
 
     @ParameterizedTest
@@ -80,25 +79,24 @@ class ClientSettingsTest {
         "sasl.oauthbearer.client.id, me, sasl.oauthbearer.client.credentials.client.id, me",
     })
     void aSettingOfLibrdkafkaIsOneOfJava(String name, String value, String javaName, String javaValue) {
-        assertEquals(javaValue, settings(name, value).get(javaName));
+        assertEquals(javaValue, settings(name + "=" + value).get(javaName));
     }
 
     @Test
     void aFetchHasTheBrokersWaitingTimeInAddition() {
         assertEquals(
                 12_000,
-                settings("socket.timeout.ms", "5000", "fetch.wait.max.ms", "7000")
-                        .get("request.timeout.ms"));
+                settings("socket.timeout.ms=5000", "fetch.wait.max.ms=7000").get("request.timeout.ms"));
     }
 
     @Test
     void ciphersOfOpensslAreThoseOfJava() {
-        var found = settings("ssl.cipher.suites", "ECDHE-RSA-AES256-GCM-SHA384:ECDHE-ECDSA-CHACHA20-POLY1305");
+        var found = settings("ssl.cipher.suites=ECDHE-RSA-AES256-GCM-SHA384:ECDHE-ECDSA-CHACHA20-POLY1305");
         assertEquals(
                 "TLS_AES_256_GCM_SHA384,TLS_CHACHA20_POLY1305_SHA256,TLS_AES_128_GCM_SHA256,"
                         + "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
                 found.get("ssl.cipher.suites"));
-        assertTrue(refused("ssl.cipher.suites", "HIGH:!aNULL").contains("cipher HIGH of ssl.cipher.suites"));
+        assertTrue(refused("ssl.cipher.suites=HIGH:!aNULL").contains("cipher HIGH of ssl.cipher.suites"));
     }
 
     @ParameterizedTest
@@ -112,7 +110,7 @@ class ClientSettingsTest {
         "bootstrap.servers, '127.0.0.1:99999', Invalid port in bootstrap.servers",
     })
     void aWrongSettingIsNamedWithWhatToDo(String name, String value, String says) {
-        String said = refused(name, value);
+        String said = refused(name + "=" + value);
         assertTrue(said.contains(says), said);
         assertTrue(said.startsWith("BadSettings: the Kafka settings are not usable: "), said);
         assertTrue(said.endsWith("; correct them"), said);
@@ -120,7 +118,7 @@ class ClientSettingsTest {
 
     @Test
     void namesThatCannotBeResolvedNowAreNoWrongSetting() {
-        var found = settings("bootstrap.servers", "broker.invalid:9092");
+        var found = settings("bootstrap.servers=broker.invalid:9092");
         var error = assertThrows(IllegalStateException.class, () -> ClientSettings.client(found));
         assertEquals(
                 "ReadFailed: the names of the brokers broker.invalid:9092 cannot be resolved; check the executors'"
@@ -130,9 +128,9 @@ class ClientSettingsTest {
 
     @Test
     void theDriverRefusesTheSameWithoutTheSecrets() {
-        var login = map("security.protocol", "SASL_SSL", "sasl.mechanism", "PLAIN", "ssl.ca.location", "/on/executors");
+        var login = map("security.protocol=SASL_SSL", "sasl.mechanism=PLAIN", "ssl.ca.location=/on/executors");
         ClientSettings.check(BROKERS, login);
-        for (var wrong : List.of(map("nonsense", "1"), map("fetch.min.bytes", "x"), map("ssl.crl.location", "/x"))) {
+        for (var wrong : List.of(map("nonsense=1"), map("fetch.min.bytes=x"), map("ssl.crl.location=/x"))) {
             assertThrows(IllegalArgumentException.class, () -> ClientSettings.check(BROKERS, wrong));
         }
     }
@@ -143,7 +141,7 @@ class ClientSettingsTest {
         for (String line : Files.readAllLines(Path.of("tests/jvm/librdkafka-settings.txt"))) {
             String[] pair = line.split("=", 2);
             if (!pair[1].isEmpty() || !pair[0].equals("metadata.broker.list") && !pair[0].equals("bootstrap.servers")) {
-                assertNotNull(settings(pair[0], pair[1]), line);
+                assertNotNull(settings(pair[0] + "=" + pair[1]), line);
             }
         }
     }
@@ -151,8 +149,7 @@ class ClientSettingsTest {
     @ParameterizedTest
     @ValueSource(strings = {"PLAIN", "SCRAM-SHA-256", "scram-sha-512"})
     void aLogInByPasswordWithoutOneIsRefusedAtOnce(String mechanism) {
-        String said =
-                refused("security.protocol", "sasl_plaintext", "sasl.mechanism", mechanism, "sasl.username", "alice");
+        String said = refused("security.protocol=sasl_plaintext", "sasl.mechanism=" + mechanism, "sasl.username=alice");
         assertTrue(
                 said.contains("asks for a log-in by " + mechanism.toUpperCase()
                         + ", and the executors have no sasl.password"),
@@ -168,7 +165,7 @@ class ClientSettingsTest {
         "SASL_SSL, GSSAPI",
     })
     void otherLogInsNeedNoPassword(String protocol, String mechanism) {
-        settings("security.protocol", protocol, "sasl.mechanisms", mechanism == null ? "GSSAPI" : mechanism);
+        settings("security.protocol=" + protocol, "sasl.mechanisms=" + (mechanism == null ? "GSSAPI" : mechanism));
     }
 
     private static final String LOGIN = "org.apache.kafka.common.security.";
@@ -176,14 +173,10 @@ class ClientSettingsTest {
     @Test
     void aPasswordIsQuoted() {
         var found = settings(
-                "security.protocol",
-                "SASL_PLAINTEXT",
-                "sasl.mechanisms",
-                "plain",
-                "sasl.username",
-                "a",
-                "sasl.password",
-                "x\"; y\\\n");
+                "security.protocol=SASL_PLAINTEXT",
+                "sasl.mechanisms=plain",
+                "sasl.username=a",
+                "sasl.password=x\"; y\\\n");
         assertEquals(
                 LOGIN + "plain.PlainLoginModule required \"password\"=\"x\\\"; y\\\\\\n\" \"username\"=\"a\";",
                 found.get("sasl.jaas.config"));
@@ -195,31 +188,23 @@ class ClientSettingsTest {
     @Test
     void javasOwnLogInIsTaken() {
         String module = LOGIN + "plain.PlainLoginModule required username=a password=hunter2;";
-        var found =
-                settings("security.protocol", "SASL_PLAINTEXT", "sasl.mechanism", "PLAIN", "sasl.jaas.config", module);
+        var found = settings("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN", "sasl.jaas.config=" + module);
         assertEquals(module, found.get("sasl.jaas.config"));
         ClientSettings.client(found).close();
         refused(
-                "security.protocol",
-                "SASL_PLAINTEXT",
-                "sasl.mechanism",
-                "PLAIN",
-                "sasl.jaas.config",
-                module.replace("=", " "));
+                "security.protocol=SASL_PLAINTEXT",
+                "sasl.mechanism=PLAIN",
+                "sasl.jaas.config=" + module.replace("=", " "));
     }
 
     @Test
     void kerberosTakesAKeytabOrTheTicketCache() {
         String module = "com.sun.security.auth.module.Krb5LoginModule required ";
         var found = settings(
-                "security.protocol",
-                "SASL_SSL",
-                "sasl.kerberos.keytab",
-                "/k",
-                "sasl.kerberos.principal",
-                "me@X",
-                "sasl.kerberos.kinit.cmd",
-                "kinit -k %{sasl.kerberos.principal}");
+                "security.protocol=SASL_SSL",
+                "sasl.kerberos.keytab=/k",
+                "sasl.kerberos.principal=me@X",
+                "sasl.kerberos.kinit.cmd=kinit -k %{sasl.kerberos.principal}");
         assertEquals(
                 module
                         + "\"doNotPrompt\"=\"true\" \"keyTab\"=\"/k\" \"principal\"=\"me@X\" \"storeKey\"=\"true\""
@@ -227,7 +212,7 @@ class ClientSettingsTest {
                 found.get("sasl.jaas.config"));
         assertEquals("kafka", found.get("sasl.kerberos.service.name"));
         assertNull(found.get("sasl.kerberos.kinit.cmd"));
-        var cached = settings("security.protocol", "SASL_SSL", "sasl.kerberos.service.name", "broker");
+        var cached = settings("security.protocol=SASL_SSL", "sasl.kerberos.service.name=broker");
         assertEquals(module + "\"doNotPrompt\"=\"true\" \"useTicketCache\"=\"true\";", cached.get("sasl.jaas.config"));
         assertEquals("broker", cached.get("sasl.kerberos.service.name"));
     }
@@ -236,24 +221,15 @@ class ClientSettingsTest {
     void aTokenComesFromAnEndpoint() {
         String url = "https://id.example/token";
         var found = settings(
-                "security.protocol",
-                "SASL_SSL",
-                "sasl.mechanism",
-                "OAUTHBEARER",
-                "sasl.oauthbearer.method",
-                "oidc",
-                "sasl.oauthbearer.client.id",
-                "me",
-                "sasl.oauthbearer.client.secret",
-                "hunter2",
-                "sasl.oauthbearer.scope",
-                "kafka",
-                "sasl.oauthbearer.extensions",
-                "a=1,b=2",
-                "sasl.oauthbearer.token.endpoint.url",
-                url,
-                "https.ca.pem",
-                "-----BEGIN CERTIFICATE-----\nx");
+                "security.protocol=SASL_SSL",
+                "sasl.mechanism=OAUTHBEARER",
+                "sasl.oauthbearer.method=oidc",
+                "sasl.oauthbearer.client.id=me",
+                "sasl.oauthbearer.client.secret=hunter2",
+                "sasl.oauthbearer.scope=kafka",
+                "sasl.oauthbearer.extensions=a=1,b=2",
+                "sasl.oauthbearer.token.endpoint.url=" + url,
+                "https.ca.pem=-----BEGIN CERTIFICATE-----\nx");
         assertEquals(
                 LOGIN + "oauthbearer.OAuthBearerLoginModule required \"extension_a\"=\"1\" \"extension_b\"=\"2\""
                         + " \"ssl.truststore.certificates\"=\"-----BEGIN CERTIFICATE-----\\n"
@@ -271,14 +247,10 @@ class ClientSettingsTest {
     void aTokenMayBeUnsecured() {
         String config = "principal=admin scope=role1,role2 lifeSeconds=600 extension_x=y";
         var found = settings(
-                "security.protocol",
-                "SASL_PLAINTEXT",
-                "sasl.mechanism",
-                "OAUTHBEARER",
-                "enable.sasl.oauthbearer.unsecure.jwt",
-                "true",
-                "sasl.oauthbearer.config",
-                config);
+                "security.protocol=SASL_PLAINTEXT",
+                "sasl.mechanism=OAUTHBEARER",
+                "enable.sasl.oauthbearer.unsecure.jwt=true",
+                "sasl.oauthbearer.config=" + config);
         String said = (String) found.get("sasl.jaas.config");
         for (String part : List.of(
                 "StringClaim_sub\"=\"admin",
@@ -288,7 +260,7 @@ class ClientSettingsTest {
             assertTrue(said.contains("\"unsecuredLogin" + part + "\""), said);
         }
         ClientSettings.client(found).close();
-        assertTrue(refused("security.protocol", "SASL_PLAINTEXT", "sasl.mechanism", "OAUTHBEARER")
+        assertTrue(refused("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=OAUTHBEARER")
                 .contains("set sasl.oauthbearer.method=oidc"));
     }
 }
