@@ -1,9 +1,10 @@
 """Growth of a fleet: measurements, missing decisions, actions, memory."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 
 import pytest
 
@@ -13,7 +14,7 @@ from coordinator_tasks.core.codecs.member_codec import encode_fleet, encode_leav
 from coordinator_tasks.core.errors import BadFleet, BadGrowth, LookAgain, Malformed, NotManaged, StoreUnavailable
 from coordinator_tasks.core.fleet.growth import GrowthKind, Limits
 from coordinator_tasks.core.model import Answer, ConsumerStatus, Draining, Fleet, Member, Silence, Unreachable
-from coordinator_tasks.core.ports import Operation, SetData, Stat
+from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.core.protocol.znodes import put
 from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.fleets import autoscale, redeployment, scaling
@@ -21,6 +22,7 @@ from coordinator_tasks.service.nodes import action_log, directives, fleet, growt
 from coordinator_tasks.service.offsets import positions
 from coordinator_tasks.service.plan import overrides, transitions
 from tests.fakes.cluster import PERSON, AllowEverything
+from tests.fakes.zookeeper import FakeZooKeeper
 from tests.world.site import LOOP, Site, stable_site
 
 APP = "billing"
@@ -401,20 +403,18 @@ def test_pins_stay_when_a_change_of_size_is_refused(why: str, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("when", range(4))
-def test_a_death_between_two_writes_leaves_both_or_none_of_them(when: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_death_between_two_writes_leaves_both_or_none_of_them(when: int) -> None:
     site = fleet_site(BUSY, act=True)
-    transact, count = site.zk.transact, [0]
+    writes = count()
 
-    def dying(operations: Sequence[Operation]) -> list[str | Stat | None]:
-        count[0] += 1
-        if count[0] > when:
-            raise StoreUnavailable("dead")
-        return transact(operations)
+    def dying(zk: FakeZooKeeper, _: object) -> None:
+        if next(writes) == when:
+            zk.lose_next_write(applied=False)
 
-    monkeypatch.setattr(site.zk, "transact", dying)
+    site.server.before_write = dying
     with suppress(StoreUnavailable):
         look(site)
-    monkeypatch.setattr(site.zk, "transact", transact)
+    site.server.before_write = None
     grown = len(wanted(site)) == 6
     kept = [one.kind for one in growth_store.read(site.coordinator, APP).memory.decisions]
     assert kept == ([GrowthKind.GROW] if grown else [])

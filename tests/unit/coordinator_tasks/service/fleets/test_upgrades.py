@@ -1,9 +1,9 @@
 """Upgrades of fleets: in steps, held and judged, back again, paused, and with a death between any two writes."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -18,12 +18,13 @@ from coordinator_tasks.core.errors import (
     LookAgain,
     NotManaged,
     Refused,
+    StoreUnavailable,
 )
 from coordinator_tasks.core.fleet.upgrade import Rule, Upgrade, UpgradeMark, UpgradePhase, rates
 from coordinator_tasks.core.fleet.upgrade_rule import Facts
 from coordinator_tasks.core.model import Ending, Fleet, FleetVersion, Pause, Pauses, Split, State, Unmoved
 from coordinator_tasks.core.names import MAX_ID_BYTES
-from coordinator_tasks.core.ports import Create, Operation, SetData, ZooKeeper
+from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.core.text.partition_text import ranges
 from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.fleets import redeployment, scaling, upgrade_report, upgrades
@@ -486,53 +487,31 @@ def test_a_rule_that_raises_pauses_it_and_nothing_moves(site: UpgradingSite) -> 
 # Deaths --------------------------------------------------------------------------------------------------------------
 
 
-class Died(BaseException):
-    """The coordinator's process has ended."""
-
-
-@dataclass
-class Dying:
-    """A session whose process dies at each write, by turns before and after the write."""
-
-    zk: ZooKeeper
-    after: bool = False
-    deaths: int = 0
-
-    def transact(self, operations: Sequence[Operation]) -> Any:
-        self.after = not self.after
-        if self.after:
-            self.zk.transact(operations)
-        self.deaths += 1
-        raise Died
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.zk, name)
-
-
-def dying(site: UpgradingSite) -> Dying:
-    """Every call of `advance` dies at the first write; every second call has written."""
-    session = Dying(site.zk)
-    living, c = upgrades.advance, replace(site.coordinator, zk=cast(ZooKeeper, session))
+def dying(site: UpgradingSite) -> list[str]:
+    """Every call of `advance` dies at the first write; every second call has written. Return the deaths."""
+    session, deaths = site.server.connect(), list[str]()
+    c = replace(site.coordinator, zk=session)
 
     def turn() -> None:
         UpgradingSite.turn(site)
         for _ in range(4):
+            session.lose_next_write(applied=len(deaths) % 2 == 0)
             try:
-                site.said += living(c, site.said)
-            except Died:
-                continue
+                site.said += upgrades.advance(c, site.said)
+            except StoreUnavailable as error:
+                deaths.append(str(error))
 
     site.turn = turn  # type: ignore[method-assign]
     site.advances = False
-    return session
+    return deaths
 
 
 def test_a_death_at_every_write_of_an_upgrade_that_passes_is_continued(site: UpgradingSite) -> None:
     to_v2(site)
-    session = dying(site)
+    deaths = dying(site)
     done = site.ends()
     assert done.phase is UpgradePhase.DONE
-    assert session.deaths > 30
+    assert len(deaths) > 30
     assert [one.text for one in done.events] == _told_without_deaths()
     assert site.consumers() == NEW
     assert set(site.owners().values()) == set(NEW)
@@ -540,14 +519,14 @@ def test_a_death_at_every_write_of_an_upgrade_that_passes_is_continued(site: Upg
 
 def test_a_death_at_every_write_of_an_upgrade_that_goes_back_is_continued(site: UpgradingSite) -> None:
     to_v2(site)
-    session = dying(site)
+    deaths = dying(site)
     site.lingering = {"b-2"}
     site.turns_until(at(UpgradePhase.DRAINING, 2))
     site.turn()
     assert "b-1" not in site.processes
     upgrades.roll_back(site.coordinator, APP, by="kim", why="")
     assert site.ends().phase is UpgradePhase.ROLLED_BACK
-    assert session.deaths > 30
+    assert len(deaths) > 30
     is_as_before(site)
 
 
@@ -559,14 +538,12 @@ def _told_without_deaths() -> list[str]:
 
 @pytest.mark.parametrize("applied", [False, True], ids=["before", "after"])
 def test_a_death_at_the_begin_leaves_all_of_it_or_nothing(site: UpgradingSite, applied: bool) -> None:
-    living = site.coordinator
-    site.coordinator = replace(living, zk=cast(ZooKeeper, Dying(site.zk, after=not applied)))
-    with pytest.raises(Died):
+    site.zk.lose_next_write(applied=applied)
+    with pytest.raises(StoreUnavailable):
         to_v2(site)
-    site.coordinator = living
-    assert (upgrade_store.find(living, APP) is not None) == applied
+    assert (upgrade_store.find(site.coordinator, APP) is not None) == applied
     assert (split(site) is not None) == applied
-    assert bool(fleet.fleet_of(living, APP).runs) == applied
+    assert bool(fleet.fleet_of(site.coordinator, APP).runs) == applied
     if not applied:
         to_v2(site)
     assert site.ends().phase is UpgradePhase.DONE
