@@ -1,5 +1,5 @@
 import json
-from collections.abc import Sequence
+from itertools import count
 
 import pytest
 
@@ -13,7 +13,7 @@ from coordinator_tasks.core.errors import (
 )
 from coordinator_tasks.core.machine.causes import recreated
 from coordinator_tasks.core.model import StartRule, TopicConfig
-from coordinator_tasks.core.ports import Operation, SetData
+from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.service.nodes.topics import (
     add_topic,
     list_topics,
@@ -134,31 +134,22 @@ def test_a_topic_that_another_cluster_takes_at_the_same_moment_is_not_added(
 
 
 @pytest.mark.parametrize("applied", [False, True])
-def test_an_interrupted_addition_is_completed_by_the_next(shop: Cluster, applied: bool) -> None:
-    """Cut off at each of its writes in turn."""
+@pytest.mark.parametrize("number", range(4), ids=["partitions", "more partitions", "the last partitions", "config"])
+def test_an_interrupted_addition_is_completed_by_the_next(shop: Cluster, number: int, applied: bool) -> None:
     shop.kafka.create_topic("large", 2_500)
-    writes = 0
+    writes = count()
 
-    def cut(session: FakeZooKeeper, _: Sequence[Operation]) -> None:
-        nonlocal writes
-        writes += 1
-        session.lose_next_write(applied=applied)
+    def cut(session: FakeZooKeeper, _: object) -> None:
+        if next(writes) == number:
+            session.lose_next_write(applied=applied)
 
-    for _ in range(10):
-        shop.server.before_write = cut
-        try:
-            add_topic(shop.coordinator, "large", "g", actor=PERSON)
-        except StoreUnavailable:
-            shop.server.before_write = None
-            if not applied and writes >= 3:
-                break
-            continue
-        break
+    shop.server.before_write = cut
+    with pytest.raises(StoreUnavailable):
+        add_topic(shop.coordinator, "large", "g", actor=PERSON)
     shop.server.before_write = None
     config = add_topic(shop.coordinator, "large", "g", actor=PERSON)
     assert config.initial_partitions == 2_500
     assert partitions(shop, "large") == [str(p) for p in range(2_500)]
-    assert writes >= 3
 
 
 def test_new_partitions_get_nodes_and_the_others_keep_theirs(shop: Cluster) -> None:
