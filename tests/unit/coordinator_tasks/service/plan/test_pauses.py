@@ -1,7 +1,7 @@
 """The record at the end of a rebalance is completed with the pauses: by any process, any number of times, with one effect."""
 
 import itertools
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container
 from dataclasses import replace
 
 import pytest
@@ -21,13 +21,12 @@ from coordinator_tasks.core.model import (
     Taken,
     TopicStatus,
 )
-from coordinator_tasks.core.ports import Operation, SetData
+from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.service.nodes import history
 from coordinator_tasks.service.plan import pauses
 from coordinator_tasks.service.plan.transitions import TopicReport
 from coordinator_tasks.service.run import upkeep
 from coordinator_tasks.service.run.loop import _Measures
-from tests.fakes.zookeeper import FakeZooKeeper
 from tests.stored_pauses import stored_pauses
 from tests.world.site import Site, stable_site
 
@@ -132,18 +131,16 @@ def test_the_upkeep_completes_what_a_dead_task_has_left(site: Site) -> None:
     assert found.missing == 0
 
 
+def between_writes(site: Site, act: Callable[[], object]) -> None:
+    """Act after the write that measures ZooKeeper's time, and before the write of the pauses."""
+    site.server.before_next(act, lambda zk, writes: zk is site.zk and getattr(writes[0], "version", 0) == 1)
+
+
 def test_two_at_once_write_it_once(site: Site) -> None:
     told(site, "c", TAKEN)
-    other, seen = replace(site.coordinator, zk=site.server.connect()), list[Sequence[Operation]]()
-
-    def first(zk: FakeZooKeeper, operations: Sequence[Operation]) -> None:
-        seen.append(operations)
-        if len(seen) == 2 and zk is site.zk:  # the other process is faster, between the two writes
-            pauses.complete(other, ["orders"])
-
-    site.server.before_write = first
+    other = replace(site.coordinator, zk=site.server.connect())
+    between_writes(site, lambda: pauses.complete(other, ["orders"]))
     assert pauses.complete(site.coordinator, ["orders"]) == ("orders",)
-    site.server.before_write = None
     found = pauses_of(site)
     assert found.missing == 0
     assert pauses.complete(site.coordinator, ["orders"]) == ()
@@ -259,14 +256,8 @@ def test_what_is_said_of_something_else_is_no_pause(site: Site, which: str) -> N
 
 def test_what_was_changed_between_the_writes_is_not_written_over(site: Site) -> None:
     told(site, "c", TAKEN)
-    path, seen = site.paths.record("orders", site.history()[-1].sequence), list[Sequence[Operation]]()
-
-    def changed(_zk: FakeZooKeeper, operations: Sequence[Operation]) -> None:
-        seen.append(operations)
-        if len(seen) == 2:
-            site.server.connect().transact([SetData(path, b"{}")])
-
-    site.server.before_write = changed
+    path = site.paths.record("orders", site.history()[-1].sequence)
+    between_writes(site, lambda: site.server.connect().transact([SetData(path, b"{}")]))
     assert pauses.complete(site.coordinator, ["orders"]) == ("orders",)
     assert site.zk.get(path).data == b"{}"
 
