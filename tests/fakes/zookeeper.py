@@ -63,6 +63,17 @@ class FakeZooKeeperServer:
 
         self.before_write = before
 
+    def lose_write(self, number: int, *, applied: bool) -> None:
+        """Break the connection of one transaction, after or before it is applied; the next transaction has number 0."""
+        left = iter(range(number, -1, -1))
+
+        def before(session: "FakeZooKeeper", _: Sequence[Operation]) -> None:
+            if next(left) == 0:
+                self.before_write = None
+                session.lose_next_write(applied=applied)
+
+        self.before_write = before
+
     def connect(self, session_timeout_s: float = 10.0) -> "FakeZooKeeper":
         session = FakeZooKeeper(self, session_timeout_s)
         self.sessions.append(session)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
 
 import pytest
 
@@ -22,7 +21,6 @@ from coordinator_tasks.service.nodes import action_log, directives, fleet, growt
 from coordinator_tasks.service.offsets import positions
 from coordinator_tasks.service.plan import overrides, transitions
 from tests.fakes.cluster import PERSON, AllowEverything
-from tests.fakes.zookeeper import FakeZooKeeper
 from tests.world.site import LOOP, Site, stable_site
 
 APP = "billing"
@@ -405,16 +403,9 @@ def test_pins_stay_when_a_change_of_size_is_refused(why: str, monkeypatch: pytes
 @pytest.mark.parametrize("when", range(4))
 def test_a_death_between_two_writes_leaves_both_or_none_of_them(when: int) -> None:
     site = fleet_site(BUSY, act=True)
-    writes = count()
-
-    def dying(zk: FakeZooKeeper, _: object) -> None:
-        if next(writes) == when:
-            zk.lose_next_write(applied=False)
-
-    site.server.before_write = dying
+    site.server.lose_write(when, applied=False)
     with suppress(StoreUnavailable):
         look(site)
-    site.server.before_write = None
     grown = len(wanted(site)) == 6
     kept = [one.kind for one in growth_store.read(site.coordinator, APP).memory.decisions]
     assert kept == ([GrowthKind.GROW] if grown else [])

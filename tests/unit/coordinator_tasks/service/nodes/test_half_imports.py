@@ -13,7 +13,6 @@ from coordinator_tasks.service.nodes import state_file, topics
 from coordinator_tasks.service.nodes.action_log import asked
 from coordinator_tasks.service.nodes.state_file import StateFile
 from tests.fakes.cluster import PERSON
-from tests.fakes.zookeeper import FakeZooKeeper
 from tests.unit.coordinator_tasks.service.nodes.test_state_file import elsewhere, exported, shop
 from tests.world.site import Site
 
@@ -43,21 +42,15 @@ def done(site: Site, state: StateFile) -> None:
 
 def half_states(old: Site, state: StateFile, *, applied: bool = False) -> Iterator[Site]:
     """Yield a cluster for each write of the import: the import died before, or with `applied` after this write."""
-    for last in count(1):
-        site, writes = elsewhere(old), count(1)
-
-        def end(zk: FakeZooKeeper, _: object, last: int = last, writes: Iterator[int] = writes) -> None:
-            if next(writes) == last:
-                zk.lose_next_write(applied=applied)
-
-        site.server.before_write = end
+    for number in count():
+        site = elsewhere(old)
+        site.server.lose_write(number, applied=applied)
         try:
             restored(site, state)
         except StoreUnavailable:
-            site.server.before_write = None
             yield site
         else:
-            assert last > LEAST_WRITES
+            assert number >= LEAST_WRITES
             return
 
 

@@ -1,5 +1,4 @@
 import json
-from itertools import count
 
 import pytest
 
@@ -21,7 +20,6 @@ from coordinator_tasks.service.nodes.topics import (
     remove_topic,
 )
 from tests.fakes.cluster import PERSON, Cluster
-from tests.fakes.zookeeper import FakeZooKeeper
 
 
 @pytest.fixture
@@ -137,16 +135,9 @@ def test_a_topic_that_another_cluster_takes_at_the_same_moment_is_not_added(
 @pytest.mark.parametrize("number", range(4), ids=["partitions", "more partitions", "the last partitions", "config"])
 def test_an_interrupted_addition_is_completed_by_the_next(shop: Cluster, number: int, applied: bool) -> None:
     shop.kafka.create_topic("large", 2_500)
-    writes = count()
-
-    def cut(session: FakeZooKeeper, _: object) -> None:
-        if next(writes) == number:
-            session.lose_next_write(applied=applied)
-
-    shop.server.before_write = cut
+    shop.server.lose_write(number, applied=applied)
     with pytest.raises(StoreUnavailable):
         add_topic(shop.coordinator, "large", "g", actor=PERSON)
-    shop.server.before_write = None
     config = add_topic(shop.coordinator, "large", "g", actor=PERSON)
     assert config.initial_partitions == 2_500
     assert partitions(shop, "large") == [str(p) for p in range(2_500)]
