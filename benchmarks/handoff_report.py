@@ -161,39 +161,36 @@ def _middle(spread: Mapping[str, Any], tick_ms: float) -> str:
 
 def details(result: Mapping[str, Any], partitions: int) -> str:
     """Return Markdown: all findings of every kind and contender."""
-    names = (*DETAILS, *COUNTS.values(), "settled s")
-    rows = [f"| {partitions} partitions | {' | '.join(names)} | target |", f"|---|{'--:|' * len(names)}---|"]
+    titles = (f"{partitions} partitions", *DETAILS, *COUNTS.values(), "settled s", "target")
+    rows = []
     asked = [target for target in result["targets"] if target["partitions"] == partitions]
     tick_ms = tick_ms_of(result)
     for cell in ordered([cell for cell in result["summary"] if cell["partitions"] == partitions]):
-        whole = [_whole(cell[name], of) for name in ("control", "stall") for of in ("median", "worst")]
+        both = [cell[name] for name in ("control", "stall")]
         counts = [f"{cell[name]:,}" for name in COUNTS]
         title = f"{TITLES_OF_KINDS[cell['kind']]}: {TITLES[cell['contender']]}"
         waited = cell["waited"]
         found = (
+            title,
             str(cell["runs"]),
             *three(cell["moved"], tick_ms),
             beyond_tick(waited["median"], tick_ms) if waited["n"] else "–",
             *three(cell["unmoved"], tick_ms),
-            *whole,
+            *(number(one[of]) if one["n"] else "–" for one in both for of in ("median", "worst")),
             *counts,
             f"{cell['settled_s']:.1f}",
             _target([one for one in asked if (one["contender"], one["kind"]) == (cell["contender"], cell["kind"])]),
         )
-        rows.append(f"| {title} | {' | '.join(found)} |")
+        rows.append(found)
     missed = [f"{one['kind']}, {TITLES[one['contender']]}, {one['what']}" for one in asked if not one["met"]]
     said = f"{len(asked) - len(missed)} of {len(asked)} targets are met; missed: {'; '.join(missed) or 'none'}."
-    return "\n".join([*rows, "", said])
+    return f"{grid(titles, rows, ('target',))}\n\n{said}"
 
 
 def _target(asked: Sequence[Mapping[str, Any]]) -> str:
     """Return whether a row meets its targets, and the missed targets with their milliseconds."""
     missed = [f"{_limit_of(one)} {one['limit_ms']:,.0f}" for one in asked if not one["met"]]
     return f"**missed**: {', '.join(missed)}" if missed else "met" if asked else "–"
-
-
-def _whole(spread: Mapping[str, Any], of: str) -> str:
-    return number(spread[of]) if spread["n"] else "–"
 
 
 def _where(result: Mapping[str, Any]) -> str:
