@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from coordinator_tasks.core.errors import NotManaged, Refused
 from coordinator_tasks.core.model import Committed, Split, TopicConfig
@@ -85,11 +86,7 @@ def mood(fault: Fault) -> Act:
             return
         one.listener.mood, one.listener.unasked = fault, fault is Fault.SILENT and b % 3 == 0
         world.oracle.taint(one)
-
-        def end() -> None:
-            one.listener.mood = None
-
-        world.later(1 + b % 12, end)
+        world.later(1 + b % 12, partial(setattr, one.listener, "mood", None))
         if b % 2:
             world.attempt("step").go(500)
 
@@ -138,11 +135,7 @@ def task_delayed(world: World, a: int, b: int) -> None:
         return
     attempt.paused = True
     world.effect(Fault.TASK_DELAYED)
-
-    def wake() -> None:
-        attempt.paused = False
-
-    world.later(1 + b % 9, wake)
+    world.later(1 + b % 9, partial(setattr, attempt, "paused", False))
 
 
 # Clocks and people ----------------------------------------------------------------------------------------------------

@@ -1,23 +1,4 @@
-"""Invariants of every moment of every history, checked with full knowledge.
-
-- One committer: two processes never commit a partition at the same epoch, and no consumer commits without a token.
-- One owner: two processes never run a partition at once, unless one is taken for lost (isolated, or ended by known facts) and
-  lives on: the fence stops such processes. If ZooKeeper was lost or restored, this excuses all running processes, until a node
-  names them as owners again; after an answer to the node's writer, only while the close is awaited.
-- Epochs never fall: of a node within a tree and of a consumer's picture always, of a new generation above all committed epochs
-  at the writer's read, and above the epochs committed by the asked consumers.
-- The effective position (of the highest token) never goes back within a topic id, and only passed offsets are committed; no
-  range is read beyond the previously passed offsets.
-- A consumer runs only partitions granted to the incarnation by some written node; at every step, partitions granted by the
-  consumer's own picture under this very epoch, or closing partitions, and partitions still permitted by stored node and state.
-- A consumer acts on every read: on a newer node of the topic, and on an isolation.
-- Every owner looks at the committed entry in time, and reacts (`looks`).
-- Consumers named in a node can read the node's form.
-- Every transition is one transaction with one record of the states; node and state agree.
-- Hold means hold: a consumer stops nothing without a reason, a frozen topic is not planned, and a partition that does
-  not move keeps the holding.
-- A pause in the history is true within the stated error (`pauses`).
-"""
+"""The rules of README.md, checked with full knowledge at every moment of every history."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable

@@ -1,5 +1,7 @@
 """Faults of ZooKeeper and of the consumers' processes."""
 
+from functools import partial
+
 from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import directives, topics
@@ -40,11 +42,7 @@ def _cut(world: World, one: Consumer, seconds: float) -> None:
         return
     one.session.cut = True
     world.oracle.taint(one)
-
-    def heal() -> None:
-        one.session.cut = False
-
-    world.later(seconds, heal)
+    world.later(seconds, partial(setattr, one.session, "cut", False))
 
 
 def suspended(world: World, a: int, b: int) -> None:
@@ -220,8 +218,4 @@ def stuck(world: World, a: int, b: int) -> None:
     if one is not None:
         one.hanging = True
         world.effect(Fault.STUCK)
-
-        def end() -> None:
-            one.hanging = False
-
-        world.later(1 + b % 15, end)
+        world.later(1 + b % 15, partial(setattr, one, "hanging", False))
