@@ -18,7 +18,7 @@ from coordinator_tasks.core.model import Committed, KafkaRecord, Token
 from coordinator_tasks.core.ports import GroupOffsets, KafkaAdmin
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from tests.fakes.kafka import FakeKafka
-from tests.faults.insist import insist
+from tests.faults.commit_log import insist
 from tests.integration.kafka_topics import expire
 
 OURS = Committed(5, Token(3, 1, "gen"), "consumer-a", "shop", "id-1")

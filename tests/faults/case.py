@@ -29,8 +29,7 @@ from coordinator_tasks.wiring import Settings
 from tests.faults.checker import Findings, Run, check
 from tests.faults.failpoints import Kill, enter, traced
 from tests.faults.releases import Releases
-from tests.faults.roles import AGENT_TIMING, COORDINATOR, Life, consume, coordinate
-from tests.faults.rows import Rows
+from tests.faults.roles import AGENT_TIMING, COORDINATOR, Life, Rows, consume, coordinate
 from tests.faults.servers import Servers
 from tests.stable import stable_node
 

@@ -3,16 +3,19 @@
 import struct
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets
 from coordinator_tasks.core.codecs.status_codec import decode_metadata
+from coordinator_tasks.core.errors import KafkaUnavailable
 from coordinator_tasks.core.model import Committed
-from tests.faults.insist import insist
 
+V = TypeVar("V")
+INSIST_S = 120.0
 OFFSETS_TOPIC = "__consumer_offsets"
 OFFSET_KEY_VERSIONS = (0, 1)  # of an offset commit; 2 is a group's metadata
 WITH_LEADER_EPOCH = 3  # value version from which on a leader epoch follows the offset
@@ -146,6 +149,21 @@ class CommitLog:
             return
         group, topic, partition = named
         self._commits.setdefault((group, topic), []).append(read_value(partition, value))
+
+
+def insist(ask: Callable[[], V]) -> V:
+    """Return Kafka's answer, as soon as there is one.
+
+    Partitions that have just been made have no leaders, and the broker makes its own topics.
+    """
+    deadline = time.monotonic() + INSIST_S
+    while True:
+        try:
+            return ask()
+        except KafkaUnavailable:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
 
 def by_partition(commits: list[LoggedCommit]) -> Mapping[int, list[LoggedCommit]]:

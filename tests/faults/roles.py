@@ -21,6 +21,7 @@ import httpx
 from coordinator_tasks.core.errors import LookAgain, Unavailable
 from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import Actor, State
+from coordinator_tasks.devstack.demo.evidence import Row
 from coordinator_tasks.devstack.embedded.ports import HOST
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import directives, topics
@@ -161,6 +162,25 @@ class RowSink:
         ]
         with self._points.around("Sink.write", "sink"):
             os.write(self._file, "".join(json.dumps(row) + "\n" for row in rows).encode())
+
+
+class Rows:
+    """Follows the files of a case's folder; of each only what is new is read."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, int] = {}
+        self._found: list[Row] = []
+
+    def all(self) -> list[Row]:
+        """All so far; each writer's in their order."""
+        for file in sorted(self._folder.glob("rows-*")):
+            data = file.read_bytes()[self._read.get(file, 0) :]
+            whole = data[: data.rfind(b"\n") + 1]
+            self._read[file] = self._read.get(file, 0) + len(whole)
+            for who, life, epoch, p, offset, number, at in map(json.loads, whole.splitlines()):
+                self._found.append(Row(who, life, epoch, p, offset, number, 0.0, at))
+        return list(self._found)
 
 
 def coordinate(life: Life) -> None:

@@ -11,8 +11,7 @@ from confluent_kafka.cimpl import NewPartitions
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.adapters.zookeeper import KazooZooKeeper
 from coordinator_tasks.core.errors import KafkaUnavailable
-from tests.faults.commit_log import CommitLog
-from tests.faults.insist import insist
+from tests.faults.commit_log import CommitLog, insist
 from tests.faults.roles import fork_server
 
 PER_SECOND = 25
