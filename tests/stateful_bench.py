@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql import types as T  # noqa: N812
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 
 from coordinator_tasks.core.model import StateOnReset, Token
 from spark_apps.delivery import SinkEntry, SinkStep, Writer
 from spark_apps.delivery.database import Cursor, Database
 from spark_apps.delivery.database_sink import DatabaseSink
+from spark_apps.releases import arrow_schema
 from spark_apps.state.sink import StatefulSink
 from spark_apps.state.stateful import Stateful, operator_of
 
@@ -159,7 +159,7 @@ def arrow(rows: list[dict[str, Any]], schema: T.StructType) -> pa.Table:
     made = [
         {**row, "at": None if row.get("at") is None else datetime.fromtimestamp(row["at"] / 1_000, UTC)} for row in rows
     ]
-    return pa.Table.from_pylist(made, to_arrow_schema(schema, timezone="UTC"))
+    return pa.Table.from_pylist(made, arrow_schema(schema))
 
 
 def keys(partition: int, text: str) -> list[tuple[int, dict[str, Any]]]:

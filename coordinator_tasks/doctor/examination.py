@@ -19,7 +19,7 @@ from coordinator_tasks.java import ADVICE, JavaUnavailable, find_java
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import connect_zookeeper
 
-OLDEST = {"pyspark": "4.2", "pyspark-client": "4.2", "apache-airflow": "3.2"}
+OLDEST = {"pyspark": "3.5", "pyspark-client": "4.0", "apache-airflow": "3.2"}
 """The oldest supported versions, as in pyproject.toml."""
 
 

@@ -16,6 +16,7 @@ from spark_apps.delivery.audit_sink import AuditSink
 from spark_apps.delivery.lineage import Dataset, file_dataset, writes_to
 from spark_apps.pipelines import setting
 from spark_apps.pipelines.json_records import document
+from spark_apps.releases import arrow_table
 
 FOLDER = "build/audit"
 
@@ -30,7 +31,7 @@ def build(stream: DataFrame, settings: Mapping[str, str]) -> DataStreamWriter:
     sink = AuditSink(Path(setting(settings, "auditFolder", FOLDER)))
 
     def write(batch: DataFrame, _: int) -> None:
-        sink.append(batch.toArrow())
+        sink.append(arrow_table(batch))
 
     return processed(stream).writeStream.foreachBatch(write)
 
@@ -45,8 +46,8 @@ def processed(stream: DataFrame) -> DataFrame:
         "consumer",
         "incarnation",
         "epoch",
-        F.col("body.sequence").try_cast("long").alias("sequence"),
+        F.expr("try_cast(body.sequence AS LONG)").alias("sequence"),
         F.coalesce(
-            F.nullif(F.col("body.produced_at").try_cast("double"), F.lit(math.nan)), F.col("timestamp").cast("double")
+            F.nullif(F.expr("try_cast(body.produced_at AS DOUBLE)"), F.lit(math.nan)), F.col("timestamp").cast("double")
         ).alias("produced_at"),
     )

@@ -10,10 +10,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812 (its usual name)
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from coordinator_tasks.core.model import KafkaRecord
 from spark_apps.dead_letters import Stage
@@ -21,6 +19,7 @@ from spark_apps.dead_letters.halving import Spans, apart, inside, size_of
 from spark_apps.dead_letters.recovery import Bad, Records, Recovery, Steps, spans_of
 from spark_apps.delivery.database import blames_record
 from spark_apps.pipelines import Output
+from spark_apps.releases import frame_of_rows
 
 MAX_OFFSETS = 50_000
 MAX_BYTES = 64 * 1024 * 1024
@@ -41,8 +40,7 @@ class Rerun:
     def over(self, spark: SparkSession, records: Records, epochs: Mapping[int, int]) -> Output:
         """Return the pipeline's output for these records. `epochs`: partition → epoch of the holding."""
         rows = [self._row(*place, record, epochs) for place, record in sorted(records.items())]
-        schema = to_arrow_schema(self.schema, timezone="UTC", prefers_large_types=False)
-        return self.build(spark.createDataFrame(pa.Table.from_pylist(rows, schema)))
+        return self.build(frame_of_rows(spark, rows, self.schema))
 
     def _row(self, partition: int, offset: int, record: KafkaRecord, epochs: Mapping[int, int]) -> dict[str, Any]:
         return {

@@ -19,6 +19,7 @@ from spark_apps.delivery.database_sink import DatabaseSink
 from spark_apps.delivery.lineage import Dataset, table_dataset, writes_to
 from spark_apps.pipelines import setting
 from spark_apps.pipelines.json_records import document
+from spark_apps.releases import valid_text
 from spark_apps.state.handle import TimeMode
 from spark_apps.state.processors import RunningTotals, TumblingWindows
 from spark_apps.state.stateful import Stateful
@@ -68,7 +69,7 @@ def parse(orders: DataFrame) -> DataFrame:
     """Return customer, sums, time and place of each event, or the reason why the record is no event."""
     read = document(F.col("value").cast("string"), "quantity INT, amount_cents LONG, ordered_at STRING")
     return orders.select(
-        F.make_valid_utf8(F.col("key").cast("string")).alias("customer"), "partition", "offset", read.alias("read")
+        valid_text(F.col("key")).alias("customer"), "partition", "offset", read.alias("read")
     ).selectExpr(
         "customer",
         "partition",

@@ -5,11 +5,12 @@ or half an event, would be lost while its offset is committed.
 """
 
 import secrets
-from typing import cast
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from pyspark.sql.types import ArrayType, BooleanType, StringType, StructType
+
+from spark_apps.releases import struct_of_ddl
 
 _AROUND, _END, _CORRUPT = (f"_{word}_{secrets.token_hex(8)}" for word in ("around", "end", "corrupt"))
 """Random names, so that text behind a record's document cannot imitate the end of our array."""
@@ -22,7 +23,7 @@ def document(text: Column, schema: str) -> Column:
 
     A field whose type differs from the schema is a problem too. If a name is repeated, the last value counts.
     """
-    shape = cast(StructType, StructType.fromDDL(schema))
+    shape = struct_of_ddl(schema)
     inner = StructType([*shape.fields]).add(_END, BooleanType())
     outer = StructType().add(_AROUND, ArrayType(inner)).add(_CORRUPT, StringType())
     around = F.concat(F.lit(f'{{"{_AROUND}":['), text, F.lit(f',{{"{_END}":true}}]}}'))

@@ -21,6 +21,7 @@ from spark_apps.delivery.database_sink import DatabaseSink
 from spark_apps.delivery.lineage import Dataset, table_dataset, writes_to
 from spark_apps.pipelines import AtMostOnce, ExactlyOnce, Output, delivery_of, setting
 from spark_apps.pipelines.json_records import document, lines
+from spark_apps.releases import arrow_table, is_text, valid_text
 
 EVENT = "order_id STRING, product STRING, quantity INT, price STRING, ordered_at STRING"
 PRICE = "try_cast(event.price AS DECIMAL(12, 2))"
@@ -106,7 +107,7 @@ def _writing(url: str, prepare: Callable[[Cursor], None]) -> Callable[[DataFrame
     prepared: list[bool] = []
 
     def write(batch: DataFrame, _: int) -> None:
-        rows = batch.toArrow()
+        rows = arrow_table(batch)
         with borrowed(url) as database:
             if not prepared:
                 # separate, since other starting consumers wait for its locks
@@ -125,9 +126,9 @@ def parse(orders: DataFrame, *, by_line: bool = False) -> DataFrame:
     `by_line`: each line of a record is an event; otherwise a record is an event.
     """
     # Records may hold any bytes, but the driver has to read valid text.
-    text = F.make_valid_utf8(F.col("value").cast("string"))
+    text = valid_text(F.col("value"))
     key = [*_KEYS[by_line]]
-    valid = F.is_valid_utf8(F.col("value").cast("string")).alias("valid")
+    valid = is_text(F.col("value")).alias("valid")
     if by_line:
         texts = orders.select(*KEY, valid, F.posexplode_outer(lines(text)).alias(LINE, "value"))
         texts = texts.withColumn(LINE, F.coalesce(LINE, F.lit(0)))  # a record without lines
@@ -137,7 +138,6 @@ def parse(orders: DataFrame, *, by_line: bool = False) -> DataFrame:
     read = events.select(
         *key, "valid", "value", F.col("read.problem").alias("unread"), F.col("read.document").alias("event")
     )
-    amount = F.expr(PRICE) * F.col("event.quantity")
     ordered_at = F.to_utc_timestamp(F.expr(ORDERED_AT), F.current_timezone())  # minutes are always in UTC
     return read.select(
         *key,
@@ -146,7 +146,7 @@ def parse(orders: DataFrame, *, by_line: bool = False) -> DataFrame:
         F.trim("event.order_id").alias("order_id"),
         F.lower(F.trim("event.product")).alias("product"),
         F.col("event.quantity").alias("quantity"),
-        (amount * 100).try_cast("long").alias("amount_cents"),
+        F.expr(f"try_cast({PRICE} * event.quantity * 100 AS LONG)").alias("amount_cents"),
         F.date_format(ordered_at, "yyyy-MM-dd HH:mm").alias("minute"),
     )
 

@@ -19,6 +19,7 @@ from spark_apps.delivery.database_sink import DatabaseSink
 from spark_apps.delivery.hooks import Hooks
 from spark_apps.pipelines import AtLeastOnce, AtMostOnce, ExactlyOnce, Output, check_writer
 from spark_apps.pipelines.bad_records import Rerun, found_in
+from spark_apps.releases import arrow_table
 from spark_apps.spark.plans import frame_of, sources_of
 from spark_apps.state import StateRefused
 from spark_apps.state.sink import StatefulSink
@@ -122,7 +123,7 @@ def rows_of(output: Output) -> pa.Table:
     """Return the rows for the sink of an exactly-once pipeline."""
     assert isinstance(output, ExactlyOnce | Stateful)  # noqa: S101 - a pipeline returns one kind of output
     each_batch = output.each_batch if isinstance(output, ExactlyOnce) else None
-    return (output.rows if each_batch is None else each_batch(output.rows)).toArrow()
+    return arrow_table(output.rows if each_batch is None else each_batch(output.rows))
 
 
 def _transaction(

@@ -14,12 +14,11 @@ from pyspark.sql import SparkSession
 
 from coordinator_tasks.core.errors import Refused
 from spark_apps.launch.local_master import LOCAL_IP, LOOPBACK, is_local_master
+from spark_apps.releases import FILE_MANAGER
 
 SETTINGS: Mapping[str, str] = {
     # Rename files without asking for the file system's capabilities each time: 205 -> 141 ms a batch.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
+    "spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER,
     "spark.python.unix.domain.socket.enabled": "true",  # 141 -> 92 ms
     # A socket's path has at most 107 bytes, and a YARN container's temporary folder may be longer.
     "spark.python.unix.domain.socket.dir": "/tmp",  # noqa: S108 - Spark gives its sockets random names, and others cannot write

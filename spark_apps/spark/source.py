@@ -6,17 +6,17 @@ Options and columns follow Spark's Kafka source (`records.options`). The source 
 decides nothing. It asks the agent in the driver's Python process, whose address the JVM gets from `register`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from spark_apps.jvm import jars
 from spark_apps.records.blocks import BLOCK, BLOCKS, OfBlocks, Stage
+from spark_apps.releases import ClassicDataFrame
 
 FORMAT = "assigned-kafka"
 ADDRESS = "partitioncoordinator.agent"
@@ -59,12 +59,12 @@ def bound(spark: SparkSession, socket: str) -> Iterator[None]:
 
 def load(spark: SparkSession, **options: str) -> DataFrame:
     """Return the stream of a topic; the options are those of `spark.readStream`."""
-    return AssignedRecords(spark, options)
+    return _records(spark, options)
 
 
 def load_nothing(spark: SparkSession, **options: str) -> DataFrame:
     """Return the stream of a topic without rows: records are fetched and dropped. Spark's optimizer keeps the fetch."""
-    return AssignedRecords(spark, options, kept=F.rand() < 0)
+    return _records(spark, options, kept=F.rand() < 0)
 
 
 class AssignedRecords(ClassicDataFrame):
@@ -74,19 +74,25 @@ class AssignedRecords(ClassicDataFrame):
     operation, such as a `select`, still gets its records this way.
     """
 
-    def __init__(self, spark: SparkSession, options: dict[str, str], kept: Column | None = None) -> None:
-        super().__init__(_stream(spark, options, kept)._jdf, spark)  # noqa: SLF001 - a data frame has no public constructor
-        self._options = options
-        self._kept = kept
-        self._blocks: DataFrame | None = None
+    _make_blocks: Callable[[], DataFrame]
+    _blocks: DataFrame | None = None
 
     def mapInArrow(self, func: Stage, schema: Any, barrier: bool = False, profile: Any = None) -> DataFrame:  # noqa: N802 - Spark's
         """Like Spark's, with batches of up to `spark.sql.execution.arrow.maxRecordsPerBatch` records."""
         if self._blocks is None:  # one frame for all stages, so that a query reads the topic once
-            # Most rows have no block. Without the filter, Spark would measure Arrow's memory after each of them.
-            made = _stream(self.sparkSession, {**self._options, BLOCKS: "true"}, self._kept)
-            self._blocks = made.where(F.col(BLOCK).isNotNull())
-        return self._blocks.mapInArrow(OfBlocks(func), schema, barrier, profile)
+            self._blocks = self._make_blocks()
+        given = (schema, barrier) if profile is None else (schema, barrier, profile)  # Spark 3.5 has no profile
+        return self._blocks.mapInArrow(OfBlocks(func), *given)
+
+
+def _records(spark: SparkSession, options: dict[str, str], kept: Column | None = None) -> DataFrame:
+    def blocks() -> DataFrame:
+        # Most rows have no block. Without the filter, Spark would measure Arrow's memory after each of them.
+        return _stream(spark, {**options, BLOCKS: "true"}, kept).where(F.col(BLOCK).isNotNull())
+
+    records = AssignedRecords(_stream(spark, options, kept)._jdf, spark)  # noqa: SLF001 - a data frame has no public constructor
+    records._make_blocks = blocks  # noqa: SLF001 - Spark 4.0 and 4.1 allow no further arguments of the constructor
+    return records
 
 
 def _stream(spark: SparkSession, options: dict[str, str], kept: Column | None) -> DataFrame:

@@ -34,6 +34,7 @@ from coordinator_tasks.core.ports import GroupOffsets
 from spark_apps.records.agent_socket import AgentServer, Attached, Latest, Reading
 from spark_apps.records.batches import BatchOffset, Group, Range
 from spark_apps.records.options import SourceOptions
+from spark_apps.releases import arrow_table
 from spark_apps.spark import source
 from spark_apps.spark.stateless import keeps_state
 from spark_apps.tracebacks import reason
@@ -214,7 +215,7 @@ def _run(
     until = len(done) + batches
 
     def collect(batch: DataFrame, number: int) -> None:
-        batch.toArrow()
+        arrow_table(batch)
         done.append(number)
 
     try:

@@ -18,13 +18,18 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import types as T  # noqa: N812 (its usual name)
-from pyspark.sql.conversion import ArrowTableToRowsConversion, LocalDataToArrowConversion
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, TimerValues
 
 from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.core.model import StateSize
 from spark_apps.delivery.database import first_line
+from spark_apps.releases import (
+    ArrowTableToRowsConversion,
+    ExpiredTimerInfo,
+    LocalDataToArrowConversion,
+    StatefulProcessor,
+    TimerValues,
+    arrow_schema,
+)
 from spark_apps.state import ProcessorFailed, StateChanged
 from spark_apps.state import schema as schemas
 from spark_apps.state.codec import Codec, Unfit, decode, encode
@@ -309,7 +314,7 @@ def _checked(returned: Any, names: list[str]) -> Iterable[Any]:
 
 def _table(rows: list[Any], operator: Operator) -> pa.Table:
     if not rows:
-        return to_arrow_schema(operator.output, timezone="UTC", prefers_large_types=False).empty_table()
+        return arrow_schema(operator.output).empty_table()
     try:
         return LocalDataToArrowConversion.convert(rows, operator.output, use_large_var_types=False)
     except (PySparkException, pa.ArrowException, TypeError, ValueError, OverflowError) as error:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import cache
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import msgspec
 from pyspark.sql import types as T  # noqa: N812 (its usual name)
 
+from spark_apps.releases import struct_of_ddl
 from spark_apps.state import StateRefused
 
 Convert: TypeAlias = Callable[[Any], Any]
@@ -44,7 +45,7 @@ class Codec:
 @cache
 def parsed(ddl: str) -> T.StructType:
     """Return the schema of a DDL text. Spark's JVM parses the text, so a session must exist."""
-    return cast(T.StructType, T.StructType.fromDDL(ddl))
+    return struct_of_ddl(ddl)
 
 
 def struct_of(schema: T.StructType | str) -> T.StructType:

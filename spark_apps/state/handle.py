@@ -11,8 +11,8 @@ from typing import Any
 
 from pyspark.errors.exceptions.base import IllegalArgumentException
 from pyspark.sql import types as T  # noqa: N812 (its usual name)
-from pyspark.sql.streaming.stateful_processor import ListState, MapState, StatefulProcessorHandle, ValueState
 
+from spark_apps.releases import ListState, MapState, StatefulProcessorHandle, ValueState
 from spark_apps.state import StateRefused
 from spark_apps.state.codec import Codec, codec_of, decode, encode
 

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from math import inf
 
+import pyspark
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812 (its usual name)
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from spark_apps.dead_letters import OnError
 from spark_apps.delivery.database_sink import DatabaseSink
+from spark_apps.releases import STATEFUL, StatefulProcessor
 from spark_apps.state import StateRefused
 from spark_apps.state.batch import Operator
 from spark_apps.state.codec import check_key, codec_of, struct_of
@@ -64,6 +65,8 @@ class Stateful:
 
 def stateful_sink(given: Stateful) -> StatefulSink:
     """Return the sink that runs the processor, on rows without the problem column; raises `StateRefused`."""
+    if not STATEFUL:
+        raise StateRefused(f"Spark {pyspark.__version__} has no stateful processors; use Spark 4.0 or later for state")
     if given.on_error.problem_column:
         given = replace(given, rows=given.rows.drop(given.on_error.problem_column))
     if not isinstance(given.sink, DatabaseSink):

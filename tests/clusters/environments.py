@@ -17,7 +17,6 @@ ROOT = Path(__file__).parents[2]
 UV = ROOT / ".venv" / "bin" / "uv"
 AIRFLOW = {"3.1.8": "2026-03-12", "3.2.2": "2026-05-30", "3.3.2": "2026-09-18"}
 """Releases of Airflow, each with the day after it came out."""
-SPARK = ("4.0.0", "4.1.0", "4.2.0", "4.3.0")
 PUBLISHED = "https://raw.githubusercontent.com/apache/airflow/constraints-{version}/constraints-{python}.txt"
 PROVIDERS = ("apache-spark", "apache-kafka", "fab", "postgres", "standard")
 OURS = ("kazoo", "pure-sasl")

@@ -19,7 +19,6 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
@@ -182,6 +181,10 @@ def test_columns_and_values_are_those_of_kafka(stage: Stage) -> None:
     assert rows[0]["timestamp"].timestamp() == pytest.approx(1_700_000_000.123)
 
 
+def of_spark(stream: DataFrame, *given: Any) -> Any:
+    return super(source.AssignedRecords, stream).mapInArrow(*given)
+
+
 @pytest.mark.parametrize(
     "session_settings",
     [{}, {"arrow.useLargeVarTypes": "true", "arrow.maxRecordsPerBatch": "3"}, {"arrow.maxRecordsPerBatch": "0"}],
@@ -198,7 +201,7 @@ def test_a_python_stage_gets_the_same_batches_in_blocks_as_from_spark(
         producer.produce(topic, value, key, number % 2, timestamp=1_700_000_000_000 + number, headers=headers)
     assert producer.flush(20) == 0
     found: dict[str, list[pa.RecordBatch]] = {}
-    for way, call in (("rows", ClassicDataFrame.mapInArrow), ("blocks", source.AssignedRecords.mapInArrow)):
+    for way, call in (("rows", of_spark), ("blocks", source.AssignedRecords.mapInArrow)):
         folder = tmp_path / way
         folder.mkdir()
 
@@ -265,7 +268,8 @@ def test_progress_says_how_far_every_partition_is_behind_and_jobs_carry_the_topi
         stage.wait(lambda: planner.passed.get(0) == 30)
     finally:
         stage.spark.sparkContext.clearJobTags()
-    said = [json.loads(one.sources[0].latestOffset) for one in query.recentProgress if one.numInputRows]
+    progress = [json.loads(one.json) for one in query.recentProgress if one.numInputRows]
+    said = [one["sources"][0]["latestOffset"] for one in progress]
     assert [one["lag"].keys() for one in said] == [{"0", "1"}] * 3
     assert all(one["ranges"]["0"][1] == 30 for one in said)
     behind = [one["maxOffsetsBehindLatest"] for one in said]

@@ -51,8 +51,8 @@ def test_the_last_change_of_each_scope_is_zookeepers(monkeypatch: pytest.MonkeyP
     ("packages", "result"),
     [
         ({"pyspark": "4.3.0", "kazoo": "2.10"}, CheckResult.OK),
-        ({"pyspark": "4.1.1", "apache-airflow": "3.3.2"}, CheckResult.FAILED),
-        ({"pyspark": "4.2.0.dev1"}, CheckResult.OK),
+        ({"pyspark": "3.4.4", "apache-airflow": "3.3.2"}, CheckResult.FAILED),
+        ({"pyspark": "3.5.0.dev1"}, CheckResult.OK),
         ({"pyspark": "unknown"}, CheckResult.FAILED),
     ],
 )

@@ -101,3 +101,12 @@ def test_state_outside_of_a_key_is_refused() -> None:
 def test_a_codec_names_the_column_of_a_wrong_schema() -> None:
     with pytest.raises(StateRefused, match="the schema"):
         codec_of(cast(Any, T.LongType()), "state x")
+
+
+def test_a_spark_without_stateful_processors_is_refused_by_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_apps.state.stateful.STATEFUL", False)
+    monkeypatch.setattr("pyspark.__version__", "3.5.7")
+    with pytest.raises(
+        StateRefused, match=r"^Spark 3\.5\.7 has no stateful processors; use Spark 4\.0 or later for state$"
+    ):
+        stateful_sink(stateful())
