@@ -9,6 +9,7 @@ from coordinator_tasks.core.model import Committed, Token, TopicDescription
 from coordinator_tasks.core.ports import GroupAnswer, GroupOffsets, Wanted
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.ownership.work import perform
+from spark_apps.delivery import TransactionalSink
 
 
 @dataclass(slots=True)
@@ -167,10 +168,10 @@ class FakeGroupOffsets:
         return {p: self.kafka.log(topic, p)[0] for p in self.kafka.led(topic, partitions)}
 
 
-def perform_due(ownership: TopicOwnership, offsets: GroupOffsets, limit: int = 20) -> None:
-    """Perform all due requests to Kafka for a topic, at most `limit`."""
-    for _ in range(limit):
+def perform_due(ownership: TopicOwnership, offsets: GroupOffsets, sink: TransactionalSink | None = None) -> None:
+    """Perform all due requests to Kafka and to the sink for a topic, at most twenty."""
+    for _ in range(20):
         work = ownership.requests.work()
         if work is None:
             return
-        ownership.requests.answer(perform(offsets, ownership.topic, work))
+        ownership.requests.answer(perform(offsets, ownership.topic, work, sink))

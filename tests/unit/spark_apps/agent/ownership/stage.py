@@ -1,7 +1,7 @@
 """A consumer, a topic, a broker in memory and a manual clock, for the tests of ownership."""
 
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from coordinator_tasks.core.model import Committed, Handoff, Release, Token, TopicNode
 from coordinator_tasks.core.protocol.holding import Reading
@@ -21,6 +21,8 @@ W = TypeVar("W", bound=Work)
 
 class Stage:
     """Consumer `a` of incarnation 5 and topic `t` with four partitions of 100 records."""
+
+    sink: Any = None
 
     def __init__(self, consumer: str = "a", incarnation: int = 5, kafka: FakeKafka | None = None) -> None:
         self.clock = FakeClock()
@@ -53,7 +55,7 @@ class Stage:
 
     def tick(self, seconds: float = 0.0) -> None:
         self.clock.advance(seconds)
-        perform_due(self.ownership, self.offsets)
+        perform_due(self.ownership, self.offsets, self.sink)
 
     def wait(self, seconds: float) -> None:
         """Time passes, and the agent looks often."""

@@ -11,12 +11,10 @@ from spark_apps.agent.ownership.listening import Happening, Telling
 from spark_apps.agent.ownership.phases import Phase
 from spark_apps.agent.ownership.planner import BatchPlanner
 from spark_apps.agent.ownership.work import Failed, SinkClaim, perform
-from spark_apps.agent.settings import Pacing, Terms
+from spark_apps.agent.settings import Terms
 from spark_apps.delivery import SinkEntry, SinkStep, SinkUnavailable, Writer
 from spark_apps.records.batches import BatchOffset, Range
-from tests.unit.spark_apps.agent.ownership.stage import Stage, give
-
-OLD = Token(1, 1, "g1")
+from tests.unit.spark_apps.agent.ownership.stage import OLD, Stage, asked, give, planner_of
 
 
 class MemorySink:
@@ -57,14 +55,6 @@ class Play(Stage):
         self.sink = MemorySink()
         self.ownership.agree(terms)
 
-    def tick(self, seconds: float = 0.0) -> None:
-        self.clock.advance(seconds)
-        for _ in range(20):
-            work = self.ownership.requests.work()
-            if work is None:
-                return
-            self.ownership.requests.answer(perform(self.offsets, "t", work, self.sink))
-
     def tell(self, wanted: Mapping[int, int] | None = None) -> Telling | None:
         """The application's thread: take the pending calls, and answer."""
         telling = self.ownership.listening.telling()
@@ -77,16 +67,6 @@ class Play(Stage):
 @pytest.fixture
 def once() -> Play:
     return Play(Terms(claims=True))
-
-
-def claim_of(play: Play) -> SinkClaim:
-    """Requests to Kafka are answered first, the claim is not."""
-    for _ in range(10):
-        work = play.ownership.requests.work()
-        if isinstance(work, SinkClaim):
-            return work
-        play.ownership.requests.answer(perform(play.offsets, "t", work))
-    raise AssertionError("no claim was due")
 
 
 # Exactly once --------------------------------------------------------------------------------------------------------
@@ -245,7 +225,7 @@ def test_a_partition_that_the_sink_leaves_out_is_asked_for_again_and_not_at_once
 
 def test_a_claim_of_a_holding_that_has_ended_meanwhile_says_nothing_of_the_next(once: Play) -> None:
     once.ownership.grants.on_node(replace(once.node, epoch=1, assignments={2: "a"}, since={2: 1}))
-    result = perform(once.offsets, "t", claim_of(once), once.sink)
+    result = perform(once.offsets, "t", asked(once, SinkClaim), once.sink)
     once.ownership.grants.on_node(replace(once.node, epoch=2))
     once.ownership.grants.on_node(replace(once.node, epoch=3, assignments={2: "a"}, since={2: 3}))
     once.ownership.requests.answer(result)
@@ -267,7 +247,7 @@ def test_what_the_sink_left_out_of_a_batch_is_neither_committed_nor_released(onc
 
 def test_without_a_sink_a_claim_fails_and_raises_nothing(once: Play) -> None:
     once.ownership.grants.on_node(replace(once.node, epoch=1, assignments={2: "a"}, since={2: 1}))
-    assert isinstance(perform(once.offsets, "t", claim_of(once)), Failed)
+    assert isinstance(perform(once.offsets, "t", asked(once, SinkClaim)), Failed)
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
@@ -293,16 +273,12 @@ def first() -> Play:
     return Play(Terms(commit_first=True))
 
 
-def planner_of(play: Play) -> BatchPlanner:
-    return BatchPlanner(play.ownership, play.clock, Pacing(batch_interval_s=0.0))
-
-
 def waiting(play: Play, *partitions: int) -> tuple[BatchPlanner, BatchOffset]:
     """A planner whose first batch, with all these partitions, waits for its commit, and the offset before the batch."""
     play.own(*partitions)
     play.tell()
     play.wait(1)
-    planner = planner_of(play)
+    planner = planner_of(play, batch_interval_s=0.0)
     start = planner.initial()
     assert planner.offer(start) is None
     return planner, start
