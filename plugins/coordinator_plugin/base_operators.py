@@ -32,7 +32,6 @@ class UntemplatedOperator(BaseOperator):
     template_fields_renderers: ClassVar[dict[str, str]] = {}
 
     def say(self, lines: Iterable[str]) -> None:
-        """Write lines into the task's log."""
         for line in lines:
             self.log.info("%s", line)
 

@@ -34,7 +34,6 @@ class StuckTopicsNotifier(BaseNotifier):
         self.http_conn_id = http_conn_id
 
     def notify(self, context: Context) -> None:
-        """Log the lines, and post them."""
         lines = self._lines()
         for line in lines:
             self.log.warning("%s", line)

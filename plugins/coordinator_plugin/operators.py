@@ -107,7 +107,6 @@ class PlanOperator(TransitionOperator, SkipMixin):
         self.last_step = last_step
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Plan, or show the plan in a dry run."""
         with self.coordinator() as coordinator:
             check_topics(coordinator, context)
             named = topics_of(context) or transitions.topics(coordinator)

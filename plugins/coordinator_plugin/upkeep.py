@@ -52,7 +52,6 @@ class ReconcileOperator(ClusterOperator):
         self.dag_ids = dag_ids
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Reconcile, log the findings, and send the gauges."""
         with self.coordinator() as coordinator:
             findings = reconcile(coordinator)
             try:
@@ -137,7 +136,6 @@ class AutoscaleOperator(ClusterOperator):
     """Looks at the fleets with limits of growth, and reports or applies the decision of each fleet's policy."""
 
     def execute(self, context: Context) -> list[str]:
-        """Look at each fleet once. The lines go to the log."""
         problems: list[str] = []
         with self.coordinator() as coordinator:
             found = [one.text for one in autoscale.look(coordinator, (), actor_of(context), problems)]
