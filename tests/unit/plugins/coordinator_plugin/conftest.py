@@ -1,9 +1,11 @@
 """Fixtures of the tests of the Airflow plugin: a cluster, and a triggerer with counted sessions."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from coordinator_plugin import sessions, triggers, watcher
+from coordinator_plugin.hook import CoordinatorHook
 
 from coordinator_tasks.core.model import ConsumerStatus
 from coordinator_tasks.service.nodes import topics
@@ -12,8 +14,10 @@ from tests.unit.plugins.coordinator_plugin.stage import Opened
 
 
 @pytest.fixture
-def shop() -> Cluster:
+def shop(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """The cluster that every task opens."""
     cluster = Cluster()
+    monkeypatch.setattr(CoordinatorHook, "open", lambda _: nullcontext(cluster.coordinator))
     cluster.kafka.create_topic("orders", 4)
     topics.add_topic(cluster.coordinator, "orders", "g", actor=PERSON)
     # The interfaces answer: no partition runs yet.

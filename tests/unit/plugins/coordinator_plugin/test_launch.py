@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +136,6 @@ def test_a_drivers_container_has_memory_for_python(submitted: Submitted, launche
 def test_a_launch_is_waited_for_in_the_run_folder_only_where_the_driver_runs_beside_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shop: Cluster, master: str, mode: str, waits_for: str
 ) -> None:
-    monkeypatch.setattr(CoordinatorHook, "open", lambda _: nullcontext(shop.coordinator))
     operator = launch_of(monkeypatch, tmp_path, master, mode)
     with pytest.raises(TaskDeferred) as deferred:
         operator.execute({})

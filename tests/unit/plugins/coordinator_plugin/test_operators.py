@@ -40,15 +40,12 @@ BEGAN_AGO_S = 10.0
 
 
 def goes_on(
-    shop: Cluster,
-    monkeypatch: pytest.MonkeyPatch,
     topics: Sequence[str] = (),
     lately: Sequence[SimpleNamespace] = (),
     woken_by: Sequence[SimpleNamespace] = (),
     queued: int = 0,
 ) -> tuple[list[dict[str, Any]], DagRunTriggerException | None]:
     """The extras of the last task's wake-up events, and the run that the task starts."""
-    monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(shop.coordinator))
     asset = Asset(name="zookeeper", uri="zookeeper://shop/topics")
     task = ContinueOperator(task_id="further_run", trigger_dag_id="rebalance", changes=asset)
     events = OutletEventAccessors()
@@ -70,22 +67,22 @@ def goes_on(
     return [one.extra for one in events[alias].asset_alias_events], started
 
 
-def test_what_can_go_on_at_once_wakes_the_dag_as_zookeeper_does(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_can_go_on_at_once_wakes_the_dag_as_zookeeper_does(shop: Cluster) -> None:
     shop.join("a")
     transitions.plan(shop.coordinator, ["orders"], PERSON)
     left = continuation(shop.coordinator, []).digest
     assert continuation(shop.coordinator, ["orders"]).digest == left, "a run that names the topic agrees"
-    assert goes_on(shop, monkeypatch) == ([{"left": left}], None)
+    assert goes_on() == ([{"left": left}], None)
     # The woken run waits as long as any run, and then continues with the leftovers.
     for other in (left, "something else"):
-        assert goes_on(shop, monkeypatch, woken_by=[told(other)]) == ([{"left": left}], None)
+        assert goes_on(woken_by=[told(other)]) == ([{"left": left}], None)
 
 
 @pytest.mark.parametrize(
     ("other", "ago_s", "skipped"), [(False, 1, True), (False, BEGAN_AGO_S + 1, False), (True, 1, False)]
 )
 def test_of_runs_with_equal_leftovers_the_last_run_continues(
-    shop: Cluster, monkeypatch: pytest.MonkeyPatch, other: bool, ago_s: float, skipped: bool
+    shop: Cluster, other: bool, ago_s: float, skipped: bool
 ) -> None:
     shop.join("a")
     transitions.plan(shop.coordinator, ["orders"], PERSON)
@@ -93,20 +90,20 @@ def test_of_runs_with_equal_leftovers_the_last_run_continues(
     lately = [told(left, ago_s)]
     if skipped:
         with pytest.raises(AirflowSkipException, match="another run continues with it"):
-            goes_on(shop, monkeypatch, lately=lately)
+            goes_on(lately=lately)
         # The woken run is the other run, also where the clocks of Airflow's hosts differ.
-        assert goes_on(shop, monkeypatch, woken_by=lately)[0]
+        assert goes_on(woken_by=lately)[0]
     else:
-        assert goes_on(shop, monkeypatch, lately=lately)[0]
+        assert goes_on(lately=lately)[0]
 
 
-def test_what_a_run_could_not_write_is_tried_after_a_pause(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_run_could_not_write_is_tried_after_a_pause(shop: Cluster) -> None:
     shop.join("a")
     left = continuation(shop.coordinator, [])
     assert (left.now, left.writable) == (True, True)
-    assert goes_on(shop, monkeypatch) == ([{"left": left.digest}], None)
+    assert goes_on() == ([{"left": left.digest}], None)
     before = datetime.now(UTC)
-    events, started = goes_on(shop, monkeypatch, woken_by=[told(left.digest)])
+    events, started = goes_on(woken_by=[told(left.digest)])
     assert events == []
     assert started is not None
     assert started.run_after is not None
@@ -117,7 +114,7 @@ def test_what_waits_for_its_time_is_looked_at_when_it_is_over(shop: Cluster, mon
     def at(pause_s: float) -> DagRunTriggerException:
         left = LeftOver(("orders",), "digest", now=False, pause_s=pause_s)
         monkeypatch.setattr(operators, "continuation", lambda *_: left)
-        events, started = goes_on(shop, monkeypatch, ["orders"])
+        events, started = goes_on(["orders"])
         assert events == []
         assert started is not None
         assert started.conf == {"topics": ["orders"]}
@@ -148,10 +145,10 @@ def test_runs_that_are_queued_for_later_leave_room_for_those_of_changes(
     left = LeftOver(("orders",), "digest", now=False, pause_s=pause_s)
     monkeypatch.setattr(operators, "continuation", lambda *_: left)
     if starts:
-        assert goes_on(shop, monkeypatch, queued=queued)[1] is not None
+        assert goes_on(queued=queued)[1] is not None
         return
     with pytest.raises(AirflowSkipException, match="reconcile continues within a minute"):
-        goes_on(shop, monkeypatch, queued=queued)
+        goes_on(queued=queued)
 
 
 def skipped_by_plan(site: Site, monkeypatch: pytest.MonkeyPatch) -> set[str]:
@@ -183,9 +180,8 @@ def test_a_run_looks_again_for_an_absent_owner_until_its_partitions_moved(monkey
     assert skipped_by_plan(site, monkeypatch) == {"start", "settle", "further_run"}
 
 
-def plans(shop: Cluster, monkeypatch: pytest.MonkeyPatch, run_type: str, *topics: str) -> list[dict[str, Any]]:
+def plans(monkeypatch: pytest.MonkeyPatch, run_type: str, *topics: str) -> list[dict[str, Any]]:
     """The report of the first task of a run for these topics."""
-    monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(shop.coordinator))
     monkeypatch.setattr(PlanOperator, "skip", lambda *_: None)
     with DAG("rebalance"):
         plan = PlanOperator(task_id="plan")
@@ -198,9 +194,9 @@ def plans(shop: Cluster, monkeypatch: pytest.MonkeyPatch, run_type: str, *topics
 def test_a_person_who_names_an_unmanaged_topic_is_told_so(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.join("a")
     with pytest.raises(AirflowFailException, match=r"'order' is not managed.*it manages: orders.*correct the name"):
-        plans(shop, monkeypatch, "manual", "order", "orders")
+        plans(monkeypatch, "manual", "order", "orders")
     assert continuation(shop.coordinator, []).writable
-    assert [one["outcome"] for one in plans(shop, monkeypatch, "manual", "orders")] == ["written"]
+    assert [one["outcome"] for one in plans(monkeypatch, "manual", "orders")] == ["written"]
 
 
 def test_an_airflow_without_runs_for_later_leaves_the_pause(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,4 +204,4 @@ def test_an_airflow_without_runs_for_later_leaves_the_pause(shop: Cluster, monke
     left = LeftOver(("orders",), "digest", now=False, pause_s=60.0)
     monkeypatch.setattr(operators, "continuation", lambda *_: left)
     with pytest.raises(AirflowSkipException, match="reconcile continues within a minute"):
-        goes_on(shop, monkeypatch, ["orders"])
+        goes_on(["orders"])

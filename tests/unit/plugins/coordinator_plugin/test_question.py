@@ -1,14 +1,13 @@
 """What a question says."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
-from coordinator_plugin import hook, question
+from coordinator_plugin import question
 
 from coordinator_tasks.core.codecs.codec import encode_state
 from coordinator_tasks.core.model import State, TopicState
@@ -71,7 +70,6 @@ def test_an_xcom_that_is_no_answer_isolates_nobody(answer: object, error: type[E
 
 def applied(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Runs a try of the task after an answer, given seconds after now, while `held_up` says this."""
-    monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(shop.coordinator))
     apply = question.ApplyAnswerOperator(task_id="apply_answer", question="ask")
     answer = {"chosen_options": ["isolate"], "responded_by_user": {"id": "1", "name": "ada"}}
 

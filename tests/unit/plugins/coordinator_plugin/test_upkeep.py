@@ -29,7 +29,7 @@ from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.service.fleets import autoscale, upgrades
 from coordinator_tasks.service.nodes import fleet, upgrade_store
 from tests.fakes.cluster import PERSON, Cluster
-from tests.unit.plugins.coordinator_plugin.stage import DAGS, Opened
+from tests.unit.plugins.coordinator_plugin.stage import DAGS
 from tests.world.upgrading import APP, UpgradingSite, to_v2, upgrading_site
 
 Looked = Callable[[Callable[[str], Any]], tuple[list[str], list[str]]]
@@ -96,10 +96,9 @@ def test_runs_for_later_stop_no_reconcile(running: int, queued: int, *, now: boo
     assert active_runs(ti, "rebalance", now=now) == counted
 
 
-def test_a_fleet_gets_a_run_of_its_own_unless_one_is_under_way(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fleet_gets_a_run_of_its_own_unless_one_is_under_way(shop: Cluster) -> None:
     for app in ("slow", "quick"):
         fleet.set_fleet(shop.coordinator, Fleet(app, "app.py", (f"{app}-1",)))
-    monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(shop.coordinator))
     ti: Any = SimpleNamespace(
         get_dr_count=lambda _, states, run_ids=(): int(any(one.startswith("fleet__slow__") for one in run_ids)),
         get_ti_count=lambda *_, **__: 0,
@@ -114,7 +113,6 @@ def looked(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> Looked:
     """Runs the task on a due topic and a missing consumer; given what Airflow says of a DAG, the lines and the DAGs to start."""
     shop.join("a")
     fleet.set_fleet(shop.coordinator, Fleet("app", "app.py", ("c1",)))
-    monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(shop.coordinator))
     said: list[str] = []
     monkeypatch.setattr(ReconcileOperator, "say", lambda _, lines: said.extend(lines))
 
@@ -157,7 +155,6 @@ def test_reconcile_names_the_pool_that_launches_wait_for(
 ) -> None:
     monkeypatch.setenv("COORDINATOR_LAUNCH_POOL", "launches")
     fleet.set_fleet(shop.coordinator, Fleet("app", "app.py", ("c1", "c2")))
-    monkeypatch.setattr(hook.CoordinatorHook, "open", lambda _: nullcontext(shop.coordinator))
     said: list[str] = []
     monkeypatch.setattr(ReconcileOperator, "say", lambda _, lines: said.extend(lines))
 
@@ -184,7 +181,6 @@ def test_each_fleet_has_a_line_and_what_cannot_be_read_another(shop: Cluster, mo
         SimpleNamespace(**dict.fromkeys(("dag_id", "run_id", "task_id"), "x"), try_number=1),
     )
     context: Any = {"ti": ti, "dag_run": object(), "params": {}}
-    monkeypatch.setattr(operator, "coordinator", Opened(shop.coordinator))
     said: list[str] = []
     monkeypatch.setattr(operator, "say", said.extend)
     assert operator.execute(context) == []
@@ -223,11 +219,10 @@ def context(app: str, ti: Runs) -> Any:
     return {"params": {"app": app}, "ti": ti}
 
 
-def launched(shop: Cluster, monkeypatch: pytest.MonkeyPatch, app: str, ti: Runs | None = None) -> list[str]:
+def launched(app: str, ti: Runs | None = None) -> list[str]:
     """The consumers launched by a run for this fleet."""
-    operator = MissingConsumersOperator(task_id="missing")
-    monkeypatch.setattr(operator, "coordinator", Opened(shop.coordinator))
-    return [one["consumer"] for one in operator.execute(context(app, ti or Runs()))]
+    found = MissingConsumersOperator(task_id="missing").execute(context(app, ti or Runs()))
+    return [one["consumer"] for one in found]
 
 
 def wanted(shop: Cluster, **fleets: int) -> None:
@@ -236,46 +231,45 @@ def wanted(shop: Cluster, **fleets: int) -> None:
         fleet.set_fleet(shop.coordinator, Fleet(app, "app.py", tuple(f"{app}-{number}" for number in range(count))))
 
 
-def started(shop: Cluster, monkeypatch: pytest.MonkeyPatch, ti: Runs, app: str = "") -> dict[str, str]:
+def started(ti: Runs, app: str = "") -> dict[str, str]:
     """Fleet -> id of the run started for the fleet."""
-    operator = FleetRunsOperator(task_id="fleets")
-    monkeypatch.setattr(operator, "coordinator", Opened(shop.coordinator))
-    return {one["conf"]["app"]: one["trigger_run_id"] for one in operator.execute(context(app, ti))}
+    found = FleetRunsOperator(task_id="fleets").execute(context(app, ti))
+    return {one["conf"]["app"]: one["trigger_run_id"] for one in found}
 
 
 def test_a_slow_run_delays_no_other_fleet_and_gets_no_second(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted(shop, slow=2, quick=1)
     now = SimpleNamespace(time=lambda: 1_000_000_000.0)
     monkeypatch.setattr(fleet_runs, "time", now)
-    first = started(shop, monkeypatch, Runs())
+    first = started(Runs())
     assert first.keys() == {"slow", "quick"}
     now.time = lambda: 1_000_000_000.0 + 11 * 60
-    assert started(shop, monkeypatch, Runs(first["slow"])).keys() == {"quick"}
+    assert started(Runs(first["slow"])).keys() == {"quick"}
     now.time = lambda: 1_000_000_000.0 - EVERY_S
-    assert started(shop, monkeypatch, Runs(first["slow"])).keys() == {"quick"}, "by a clock that is behind"
+    assert started(Runs(first["slow"])).keys() == {"quick"}, "by a clock that is behind"
 
 
 def test_of_two_runs_for_a_fleet_the_earlier_one_launches(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted(shop, a=1)
     now = SimpleNamespace(time=lambda: 1_000_000_000.0)
     monkeypatch.setattr(fleet_runs, "time", now)
-    one = started(shop, monkeypatch, Runs())["a"]
+    one = started(Runs())["a"]
     now.time = lambda: 1_000_000_000.0 + EVERY_S
-    two = started(shop, monkeypatch, Runs())["a"]
-    assert launched(shop, monkeypatch, "a", Runs(one, two, run_id=one)) == ["a-0"]
-    assert launched(shop, monkeypatch, "a", Runs(one, two, run_id=two)) == []
-    assert launched(shop, monkeypatch, "a", Runs(two, run_id=two)) == ["a-0"]
+    two = started(Runs())["a"]
+    assert launched("a", Runs(one, two, run_id=one)) == ["a-0"]
+    assert launched("a", Runs(one, two, run_id=two)) == []
+    assert launched("a", Runs(two, run_id=two)) == ["a-0"]
 
 
-def test_a_run_launches_for_its_fleet_alone_or_nothing_at_all(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_launches_for_its_fleet_alone_or_nothing_at_all(shop: Cluster) -> None:
     wanted(shop, a=2, b=1)
-    assert launched(shop, monkeypatch, "a") == ["a-0", "a-1"]
-    assert launched(shop, monkeypatch, "") == []
-    assert started(shop, monkeypatch, Runs(), "a") == {}
+    assert launched("a") == ["a-0", "a-1"]
+    assert launched("") == []
+    assert started(Runs(), "a") == {}
 
 
-def test_a_run_launches_no_more_than_airflow_maps(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_launches_no_more_than_airflow_maps(shop: Cluster) -> None:
     wanted(shop, a=AIRFLOWS_LIMIT + 1)
-    found = launched(shop, monkeypatch, "a")
+    found = launched("a")
     assert len(set(found)) == len(found) == MOST_LAUNCHES
     assert len(found) <= AIRFLOWS_LIMIT
