@@ -153,10 +153,10 @@ class Site(Cluster):
         self.kafka.create_topic(topic, partitions)
         return topics.add_topic(self.coordinator, topic, "g", actor=PERSON)
 
-    def starts(self, *consumers: str) -> None:
+    def starts(self, *consumers: str, topics: tuple[str, ...] = ()) -> None:
         for consumer in consumers:
             session = self.server.connect()
-            self.process(self.join(consumer, session), session)
+            self.process(self.join(consumer, session, topics), session)
 
     def process(self, member: Member, session: FakeZooKeeper) -> Process:
         """The process of a registered member."""

@@ -38,9 +38,9 @@ class UpgradingSite(Site):
     advances: bool = True
     kafka_away: bool = False
 
-    def starts(self, *consumers: str) -> None:
+    def starts(self, *consumers: str, topics: tuple[str, ...] = ()) -> None:
         for consumer in consumers:
-            super().starts(consumer)
+            super().starts(consumer, topics=topics)
             process = self.processes[consumer]
             self.statuses.answers[consumer] = self._answering(process.answer)
 

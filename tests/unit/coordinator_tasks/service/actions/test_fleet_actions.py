@@ -492,10 +492,6 @@ def scaled_to_one(site: Shop) -> None:
     scaling.scale(site.coordinator, APP, 1, by="kim", why="")
 
 
-def gone_without_another(site: Shop) -> None:
-    left(site, "a", 1)
-
-
 def never_leaves(site: Shop) -> None:
     stepped(site)
     site.kafka.delete_topic("orders")
@@ -521,7 +517,7 @@ def never_stable(site: Shop) -> None:
             [],
         ),
         (
-            gone_without_another,
+            lambda site: left(site, "a", 1),
             "a is not registered; `status` says why, and it goes on when a is there",
             "b",
             lambda site: site.join("a"),

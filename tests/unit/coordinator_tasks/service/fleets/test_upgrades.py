@@ -579,10 +579,6 @@ def frozen(site: UpgradingSite) -> None:
     overrides.set_frozen(site.coordinator, "orders", frozen=True, actor=PERSON)
 
 
-def runs_already(site: UpgradingSite) -> None:
-    to_v2(site)
-
-
 def being_redeployed(site: UpgradingSite) -> None:
     redeployment.redeploy(site.coordinator, APP, by="ada", why="")
 
@@ -599,7 +595,7 @@ def nothing(_: UpgradingSite) -> None:
     pass
 
 
-REFUSED: list[tuple[str, Callable[[UpgradingSite], None], dict[str, Any], type[CoordinatorError], str]] = [
+REFUSED: list[tuple[str, Callable[[UpgradingSite], object], dict[str, Any], type[CoordinatorError], str]] = [
     ("fleet", nothing, {"app": "nosuch"}, NotManaged, r"no fleet 'nosuch' \(it has: billing\)"),
     ("version", nothing, {"name": "v9", "version": None}, BadUpgrade, r"no version 'v9' \(it has: v1\); say what it"),
     ("step of 0", nothing, {"steps": (0, 100)}, BadUpgrade, "a step of 0 % cannot be"),
@@ -620,7 +616,7 @@ REFUSED: list[tuple[str, Callable[[UpgradingSite], None], dict[str, Any], type[C
     ("code", nothing, {"version": FleetVersion("app.py", code="a/b")}, BadFleet, "'a/b' cannot be a version of code"),
     ("variable", nothing, {"version": FleetVersion("a.py", environment={"1": ""})}, BadFleet, "'1' cannot name a var"),
     ("frozen", frozen, {}, BadUpgrade, "'orders' is frozen, so b-1, b-2 keep its partitions; unfreeze it"),
-    ("another one", runs_already, {}, BadFleet, "is being upgraded to 'v2'; wait for it, or roll it back"),
+    ("another one", to_v2, {}, BadFleet, "is being upgraded to 'v2'; wait for it, or roll it back"),
     ("redeployment", being_redeployed, {}, BadUpgrade, "is being redeployed: b-1, b-2 still run as before; wait"),
     ("other split", split_by_another, {}, BadUpgrade, "part of the upgrade of 'other'; wait for that one"),
 ]
@@ -631,7 +627,7 @@ REFUSED: list[tuple[str, Callable[[UpgradingSite], None], dict[str, Any], type[C
 )
 def test_what_cannot_begin_is_refused_and_nothing_changes(
     site: UpgradingSite,
-    before: Callable[[UpgradingSite], None],
+    before: Callable[[UpgradingSite], object],
     changes: dict[str, Any],
     error: type[CoordinatorError],
     says: str,

@@ -25,15 +25,9 @@ def there(wants: Mapping[str, tuple[str, ...]]) -> Site:
     for topic in TOPICS:
         site.add_topic(topic)
     for consumer, topics in wants.items():
-        starts(site, consumer, topics)
+        site.starts(consumer, topics=topics)
     site.settles()
     return site
-
-
-def starts(site: Site, consumer: str, topics: tuple[str, ...]) -> None:
-    session = site.server.connect()
-    member = site.join(consumer, session, topics=topics)
-    site.process(member, session)
 
 
 def test_only_consumers_of_linked_topics_are_asked_and_only_linked_topics_are_read() -> None:
@@ -50,7 +44,7 @@ def test_only_consumers_of_linked_topics_are_asked_and_only_linked_topics_are_re
 
 def test_a_confirmation_asks_the_consumers_of_its_topics_alone() -> None:
     site = there(WANTS)
-    starts(site, "f", ("bills",))
+    site.starts("f", topics=("bills",))
     transitions.plan(site.coordinator, ["bills"], LOOP)
     c, requests = counted(site.coordinator)
     transitions.await_closed(c, ["bills"])
@@ -60,7 +54,7 @@ def test_a_confirmation_asks_the_consumers_of_its_topics_alone() -> None:
 def test_an_owner_whose_registration_no_longer_lists_the_topic_is_asked() -> None:
     site = there(WANTS)
     site.loses_session("a")
-    starts(site, "a", ("bills",))
+    site.starts("a", topics=("bills",))
     c, requests = counted(site.coordinator)
     transitions.plan(c, ["orders"], LOOP)
     assert "a" in requests.polls[0]
@@ -78,7 +72,7 @@ def test_a_registration_after_the_look_refuses_a_write_that_relies_on_an_owners_
     def late() -> Mapping[str, Member]:
         found = members()
         if "a" not in site.processes:
-            starts(site, "a", ("orders",))
+            site.starts("a", topics=("orders",))
         return found
 
     def noted(*given: Any) -> None:
@@ -97,7 +91,7 @@ def test_a_registration_after_the_look_refuses_a_write_that_relies_on_an_owners_
 @pytest.mark.parametrize("joins", [("orders",), ("bills",), ()])
 def test_a_plan_of_one_topic_is_its_part_of_the_plan_of_all(joins: tuple[str, ...]) -> None:
     site = there(WANTS)
-    starts(site, "f", joins)
+    site.starts("f", topics=joins)
     transitions.due(site.coordinator)  # notes the first answer
     site.clock.advance(10)
     whole = {one.topic: one for one in transitions.preview(site.coordinator, TOPICS)}

@@ -240,10 +240,6 @@ def test_removing_all_pins_ends_a_roll_back(joined: Site) -> None:
     assert joined.counts() == {"a": 2, "b": 2}
 
 
-def unknown(_: Site) -> str:
-    return "9-00000000"
-
-
 def of_another_topic(site: Site) -> str:
     site.add_topic("payments")
     site.settles()
@@ -292,7 +288,7 @@ def everybody_gone(site: Site) -> str:
     ("of", "said"),
     [
         (
-            unknown,
+            lambda _: "9-00000000",
             "the history of topic 'orders' has no rebalance '9-00000000'; `history orders` lists those there are",
         ),
         (of_another_topic, "is one of topic 'payments', not of 'orders'; name that topic, or another rebalance"),
