@@ -172,22 +172,6 @@ def test_a_file_that_is_not_there_is_refused() -> None:
         settings_from_environment({"COORDINATOR_SETTINGS": "/nowhere"})
 
 
-def test_strategies_from_the_environment_and_the_file(tmp_path: Path) -> None:
-    data = {"strategy": "weighted", "parameters": {"measure": "lag", "floor": 0.2}, "strategies": {"mine": "a.b:c"}}
-    settings = settings_from_environment(
-        {
-            **LEAST,
-            "COORDINATOR_SETTINGS": settings_file(tmp_path, data),
-            "COORDINATOR_PARAMETER_MIN_GAIN": "0.1",
-            "COORDINATOR_PARAMETER_FLOOR": "0.3",
-            "COORDINATOR_STRATEGIES_OURS": "x:y",
-        }
-    )
-    assert settings.strategy == "weighted"
-    assert settings.parameters == {"measure": "lag", "floor": "0.3", "min.gain": "0.1"}
-    assert settings.strategies == {"mine": "a.b:c", "ours": "x:y"}
-
-
 def test_settings_are_read_back_from_what_is_written_for_a_consumer(tmp_path: Path) -> None:
     settings = settings_from_environment(
         {

@@ -133,18 +133,6 @@ def test_a_reset_is_shown_first_and_done_with_execute(run: Run, shop: Shop) -> N
     assert {p: one.offset for p, one in shop.node.seeks.items()} == {0: 10, 1: 10}
 
 
-def test_an_undo_is_shown_first_and_done_with_execute(run: Run, shop: Shop) -> None:
-    run("offsets", "reset", "--topic", "orders:0", "--to-earliest", "--execute")
-    shop.settle()
-    before = shop.server.zxid
-    code, out, err = run("offsets", "undo", "orders")
-    assert (code, shop.server.zxid) == (0, before)
-    assert "partition 0 would continue at 80" in out
-    assert err == "nothing was changed; add --execute to do it\n"
-    assert run("offsets", "undo", "orders", "--execute", "--why", "it was right")[0] == 0
-    assert shop.node.seeks[0].offset == 80
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
