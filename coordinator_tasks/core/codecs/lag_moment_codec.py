@@ -5,7 +5,7 @@ from array import array
 from coordinator_tasks.core.codecs.packed import column, unwrapped, wrapped
 from coordinator_tasks.core.codecs.shape import VERSION
 from coordinator_tasks.core.measure.lag import LagStatus
-from coordinator_tasks.core.measure.lag_moments import NOBODY, UNKNOWN, LagMoment, TopicMoment
+from coordinator_tasks.core.measure.lag_moments import COLUMNS, NOBODY, UNKNOWN, LagMoment, TopicMoment
 from coordinator_tasks.core.names import MAX_PARTITION
 from coordinator_tasks.core.text.json_fields import MAX_NUMBER, Fields
 from coordinator_tasks.core.text.partition_text import numbers, ranges
@@ -17,12 +17,7 @@ def encode_lag_moment(moment: LagMoment) -> bytes:
             "topic": topic,
             "group": one.group,
             "partitions": ranges(one.partitions),
-            "owners": list(one.owners),
-            "offsets": list(one.offsets),
-            "lags": list(one.lags),
-            "late": list(one.late),
-            "statuses": list(one.statuses),
-            "commits": list(one.commits),
+            **{name: list(getattr(one, name)) for name in COLUMNS},
         }
         for topic, one in moment.topics.items()
     ]

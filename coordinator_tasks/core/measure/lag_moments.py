@@ -22,6 +22,8 @@ MOST_PARTITIONS = 20_000
 """
 NOBODY = -1
 UNKNOWN = -1
+COLUMNS = ("owners", "offsets", "lags", "late", "statuses", "commits")
+"""Columns of a topic beside its partitions."""
 _PARTS = 10  # tenths of a second
 
 
@@ -163,9 +165,7 @@ def judged(
 
 
 def _columns(one: TopicMoment) -> tuple["array[int]", ...]:
-    return tuple(
-        getattr(one, name) for name in ("partitions", "owners", "offsets", "lags", "late", "statuses", "commits")
-    )
+    return tuple(getattr(one, name) for name in ("partitions", *COLUMNS))
 
 
 def _judged(at: float, one: PartitionMoment, track: Sequence[_Past], *, commit: bool) -> tuple[float | None, LagStatus]:
