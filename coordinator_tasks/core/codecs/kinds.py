@@ -53,15 +53,16 @@ def optional(kind: FieldKind) -> FieldKind:
     )
 
 
-def measured(kind: FieldKind) -> FieldKind:
-    """Return the kind that reads a missing or wrong value as `None`: a wrong measurement is ignored."""
+def measured(kind: FieldKind, default: Any = None) -> FieldKind:
+    """Return the kind that reads a missing or wrong value as `default`: a wrong measurement is ignored."""
     read, write, _ = optional(kind)
 
     def tried(fields: Fields, name: str) -> Any:
         try:
-            return read(fields, name)
+            found = read(fields, name)
         except Malformed:
-            return None
+            return default
+        return default if found is None else found
 
     return FieldKind(tried, write)
 

@@ -131,15 +131,14 @@ _FAILURE = Shape(
         "away": Item("away", kinds.FLAG, False, sparse=True),  # missing in answers of earlier versions
     },
 )
-_FAILURES_OR_NONE = kinds.measured(
+_FAILURES = kinds.measured(
     FieldKind(
         lambda fields, name: tuple(_FAILURE.read(one) for one in fields.objects(name)[:MOST_REPORTS]),
         lambda failures: [_FAILURE.write(one) for one in failures[:MOST_REPORTS]],
-    )
+    ),
+    (),
 )
-_FAILURES = FieldKind(lambda fields, name: _FAILURES_OR_NONE.read(fields, name) or (), _FAILURES_OR_NONE.write)
-_BY_EPOCH = kinds.measured(kinds.by_count(_STALL.nested))
-_STALLS = FieldKind(lambda fields, name: _BY_EPOCH.read(fields, name) or {}, _BY_EPOCH.write)
+_STALLS = kinds.measured(kinds.by_count(_STALL.nested), {})
 _TOPIC = Shape(
     TopicStatus,
     {
