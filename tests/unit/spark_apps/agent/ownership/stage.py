@@ -100,6 +100,18 @@ class Stage:
         return any(text in one for one in self.ownership.reports.all())
 
 
+def stage_with(partitions: int, records: int) -> Stage:
+    """A stage that runs all partitions, each with so many records."""
+    kafka = FakeKafka()
+    kafka.create_topic("t", partitions)
+    for partition in range(partitions):
+        kafka.append("t", partition, records)
+    stage = Stage(kafka=kafka)
+    stage.own(*range(partitions))
+    stage.wait(2)
+    return stage
+
+
 def give(stage: Stage, *partitions: int) -> None:
     """Partitions leave a for b by a hand-off."""
     left = {p: c for p, c in stage.node.assignments.items() if p not in partitions}

@@ -6,8 +6,7 @@ import pytest
 
 from spark_apps.agent.ownership.failing import MOST_AWAY_S
 from spark_apps.records.batches import Range
-from tests.fakes.kafka import FakeKafka
-from tests.unit.spark_apps.agent.ownership.stage import Stage, planner_of
+from tests.unit.spark_apps.agent.ownership.stage import Stage, planner_of, stage_with
 
 OUTAGE_S = 120.0
 FAILED_TRY_S = 4.0
@@ -15,17 +14,6 @@ FAILED_TRY_S = 4.0
 PASS_S = 1.0
 AWAY = ("SinkUnavailable: connection refused", "SinkUnavailable: the server closed the connection")
 UNKNOWN = ("ConnectionError: connection refused",)
-
-
-def stage_with(partitions: int, records: int) -> Stage:
-    kafka = FakeKafka()
-    kafka.create_topic("t", partitions)
-    for partition in range(partitions):
-        kafka.append("t", partition, records)
-    stage = Stage(kafka=kafka)
-    stage.own(*range(partitions))
-    stage.wait(2)
-    return stage
 
 
 def return_after_outage(stage: Stage, reasons: tuple[str, ...]) -> tuple[float, int]:

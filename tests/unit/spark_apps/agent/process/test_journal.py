@@ -7,8 +7,7 @@ import pytest
 from spark_apps.agent.process.journal import EVERY_S, Journal, TopicAccount
 from spark_apps.agent.reports import Problem
 from spark_apps.records.batches import Range
-from tests.fakes.kafka import FakeKafka
-from tests.unit.spark_apps.agent.ownership.stage import Stage
+from tests.unit.spark_apps.agent.ownership.stage import stage_with
 
 
 @pytest.fixture(autouse=True)
@@ -39,20 +38,8 @@ def test_it_says_what_is_new_and_what_is_over(caplog: pytest.LogCaptureFixture) 
     assert (journal.epoch_of("orders"), journal.epoch_of("other")) == (4, 0)
 
 
-@pytest.fixture
-def stage() -> Stage:
-    """Two partitions with ten records each, running."""
-    kafka = FakeKafka()
-    kafka.create_topic("t", 2)
-    for partition in (0, 1):
-        kafka.append("t", partition, 10)
-    stage = Stage(kafka=kafka)
-    stage.own(0, 1)
-    stage.wait(2)
-    return stage
-
-
-def test_an_outage_whose_error_changes_is_not_over(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage_whose_error_changes_is_not_over(caplog: pytest.LogCaptureFixture) -> None:
+    stage = stage_with(2, 10)
     failing, epoch = stage.ownership.failing, stage.ownership.holdings.held[0].token.epoch
     journal = Journal(lambda: {"t": TopicAccount(stage.ownership.problems())})
     both = [Range(0, 0, 5, epoch), Range(1, 0, 5, epoch)]
