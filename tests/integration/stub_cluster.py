@@ -8,9 +8,9 @@ from typing import Any
 
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.codecs.codec import decode_node, decode_state
-from coordinator_tasks.core.codecs.member_codec import decode_claim, decode_directive
+from coordinator_tasks.core.codecs.member_codec import decode_directive
 from coordinator_tasks.core.machine.invariants import of_topic
-from coordinator_tasks.core.model import Actor, Ending, Record, State, TopicNode, TopicState
+from coordinator_tasks.core.model import Actor, Record, State, TopicNode, TopicState
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
@@ -73,10 +73,6 @@ class StubCluster:
         found = self.c.zk.find(path)
         directive = decode_directive(path, found.data, consumer, 0) if found is not None else None
         return directive.isolation.by if directive is not None and directive.isolation is not None else ""
-
-    def ended(self, consumer: str) -> dict[int, Ending]:
-        path = self.c.paths.id(consumer)
-        return dict(decode_claim(path, self.c.zk.get(path).data, consumer, 0).ended)
 
 
 @contextmanager

@@ -39,10 +39,7 @@ def full_backlog(port: int) -> Iterator[None]:
 
 
 class Hosted(StubConsumer):
-    """Its interface listens at a port of the test's choice, and its host can go silent or refuse.
-
-    Its process may die as well: the session ends, and nothing is said.
-    """
+    """Its interface listens at a port of the test's choice, and its host can go silent."""
 
     def _run(self) -> None:
         # A port that no outgoing connection is given: `drop` takes it again.
@@ -53,14 +50,12 @@ class Hosted(StubConsumer):
             self.incarnation = session.claim_incarnation(self.consumer)
             self._close_server: Callable[[], None] = lambda: (server.shutdown(), server.server_close())[0]
             session.registry.register(Member(self.consumer, self.incarnation, f"http://127.0.0.1:{self.port}", BOOT_ID))
-            self.gone = threading.Event()
             self.muted = False
             self._ready.set()
             while not self._stop.wait(STEP_S):
                 if not self.deaf:
                     self._step(session)
             session.zk.close()
-            self.gone.set()
             self.may_end.wait(LIMIT_S)
 
     def __init__(self, settings: Settings, consumer: str) -> None:
@@ -73,20 +68,11 @@ class Hosted(StubConsumer):
             self.may_end.wait(LIMIT_S)  # what is still connected hears nothing either
         return super().status()
 
-    def refuse(self) -> None:
-        """Nobody listens any more, and nobody acts."""
-        self.deaf = self.muted = True
-        self._close_server()
-
     def drop(self) -> None:
         """The host takes no packet any more, and nobody there hears of anything."""
-        self.refuse()
+        self.deaf = self.muted = True
+        self._close_server()
         self.host.enter_context(full_backlog(self.port))
-
-    def die(self) -> None:
-        """The session ends; the host stays as it is."""
-        self._stop.set()
-        assert self.gone.wait(20)
 
     def stop(self) -> None:
         self.may_end.set()
