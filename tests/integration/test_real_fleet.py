@@ -3,11 +3,9 @@
 import pytest
 
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
-from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
-from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.nodes import fleet
 from coordinator_tasks.wiring import open_coordinator
-from tests.integration.agent_site import Site, Traffic, wait_for
+from tests.integration.agent_site import Traffic, wait_for
 from tests.integration.real_site import LIMIT_S, Managed, ran
 
 pytestmark = pytest.mark.integration
@@ -15,36 +13,32 @@ FLEET = ("set-fleet", "billing", "--application", OWN_APPLICATIONS[0], "--consum
 
 
 def test_each_consumer_of_a_redeployed_fleet_is_replaced_once_and_nothing_is_lost(
-    zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka
+    managed: Managed,
 ) -> None:
-    managed = Managed(Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=4))
     launched: list[str] = []
-    try:
-        with managed.looping(), open_coordinator(managed.site.settings) as c:
+    with managed.looping(), open_coordinator(managed.site.settings) as c:
 
-            def launch() -> None:
-                for one in fleet.missing(c):
-                    managed.join(one.consumer)
-                    launched.append(one.consumer)
+        def launch() -> None:
+            for one in fleet.missing(c):
+                managed.join(one.consumer)
+                launched.append(one.consumer)
 
-            ran(managed, *FLEET, "--code", "1.0")
+        ran(managed, *FLEET, "--code", "1.0")
+        launch()
+        managed.stable({"a1", "a2"})
+        traffic = Traffic(managed.site)
+        before = {name: member.incarnation for name, member in c.discovery.members().items()}
+        ran(managed, *FLEET, "--code", "1.1")
+        ran(managed, "redeploy", "billing", "--why", "version 1.1")
+
+        def replaced() -> bool:
             launch()
-            managed.stable({"a1", "a2"})
-            traffic = Traffic(managed.site)
-            before = {name: member.incarnation for name, member in c.discovery.members().items()}
-            ran(managed, *FLEET, "--code", "1.1")
-            ran(managed, "redeploy", "billing", "--why", "version 1.1")
+            now = c.discovery.members()
+            return now.keys() == before.keys() and all(now[one].incarnation > before[one] for one in before)
 
-            def replaced() -> bool:
-                launch()
-                now = c.discovery.members()
-                return now.keys() == before.keys() and all(now[one].incarnation > before[one] for one in before)
-
-            wait_for(replaced, "all are replaced", LIMIT_S)
-            managed.stable({"a1", "a2"})
-            sent = traffic.close()
-            managed.consumed(sent)
-        assert launched == ["a1", "a2", "a1", "a2"], "one after the other"
-        managed.judge(sent)
-    finally:
-        managed.close()
+        wait_for(replaced, "all are replaced", LIMIT_S)
+        managed.stable({"a1", "a2"})
+        sent = traffic.close()
+        managed.consumed(sent)
+    assert launched == ["a1", "a2", "a1", "a2"], "one after the other"
+    managed.judge(sent)
