@@ -14,6 +14,7 @@ from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.service.nodes import history
 from coordinator_tasks.service.nodes.topics import add_topic
 from coordinator_tasks.service.offsets import positions
+from coordinator_tasks.service.plan import transitions
 from tests.fakes.cluster import PERSON
 from tests.world.shop import Shop
 from tests.world.site import stable_site
@@ -133,6 +134,18 @@ def test_a_reset_is_shown_first_and_done_with_execute(run: Run, shop: Shop) -> N
     assert {p: one.offset for p, one in shop.node.seeks.items()} == {0: 10, 1: 10}
 
 
+def test_an_undo_is_shown_first_and_done_with_execute(run: Run, shop: Shop) -> None:
+    run("offsets", "reset", "--topic", "orders:0", "--to-earliest", "--execute")
+    shop.settle()
+    before = shop.server.zxid
+    code, out, err = run("offsets", "undo", "orders")
+    assert (code, shop.server.zxid) == (0, before)
+    assert "partition 0 would continue at 80" in out
+    assert err == "nothing was changed; add --execute to do it\n"
+    assert run("offsets", "undo", "orders", "--execute", "--why", "it was right")[0] == 0
+    assert shop.node.seeks[0].offset == 80
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -144,6 +157,7 @@ def test_a_reset_is_shown_first_and_done_with_execute(run: Run, shop: Shop) -> N
         (("--to-latest", "--topic", "orders:0", "--topic", "orders:1"), "--topic names 'orders' twice"),
         (("--to-latest", "--topic", "or/ders"), "cannot be a topic name"),
         (("--to-latest", "--all-topics", "--group", "h"), "manages no topic for group 'h' (its groups: g)"),
+        (("--to-latest", "--topic", "orders", "--group", "h"), "is managed for group 'g', not for 'h'"),
         (("--to-offset", "-5", "--topic", "orders"), "an offset is a whole number from 0"),
         (("--by-duration", "1h", "--topic", "orders"), "a duration is written as"),
         (("--to-datetime", "noon", "--topic", "orders"), "'noon' is no position"),
@@ -192,3 +206,14 @@ def test_what_is_no_file_is_refused_and_not_waited_for(run: Run, tmp_path: Path)
         code, out, err = run("offsets", "reset", "--from-file", str(path))
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert says in err
+
+
+def test_an_export_of_several_groups_names_them_and_is_read_again(run: Run, shop: Shop, tmp_path: Path) -> None:
+    shop.kafka.create_topic("clicks", 1)
+    add_topic(shop.coordinator, "clicks", "h,1", actor=PERSON)
+    transitions.plan(shop.coordinator, ["clicks"], PERSON)
+    exported = run("offsets", "reset", "--all-topics", "--to-latest", "--export")[1]
+    assert exported.splitlines()[:2] == ['"h,1",clicks,0,0', "g,orders,0,100"]
+    file = tmp_path / "offsets.csv"
+    file.write_text(exported)
+    assert run("offsets", "reset", "--from-file", str(file), "--export")[1] == exported

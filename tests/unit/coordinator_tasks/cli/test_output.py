@@ -81,6 +81,8 @@ def test_a_dry_run_says_what_it_would_do_and_changes_nothing(run: Run, shop: Sho
     ("words", "says"),
     [
         ("add-topic clicks --group g", "there is no topic 'clicks' in Kafka"),
+        ("add-topic orders --group other", "is managed by cluster 'shop' already"),
+        ("drain zoe --why x", "has never seen a consumer 'zoe'"),
         ("freeze orders --why a\x1bb", "has characters that cannot be shown"),
     ],
 )

@@ -49,6 +49,21 @@ def test_a_roll_back_is_shown_first_then_done_and_then_in_force(run: Run, shop: 
     assert run("unpin", "orders")[1] == "no pin will change\n"
 
 
+def test_a_roll_back_of_what_is_not_there_is_one_line_and_exit_code_2(run: Run) -> None:
+    code, out, error = run("roll-back", "orders", "9-0", "--why", "x")
+    assert (code, out) == (2, "")
+    assert (
+        error
+        == "error: KPC-012: the history of topic 'orders' has no rebalance '9-0'; `history orders` lists those there are\n"
+    )
+    assert (
+        run("roll-back", "orders", "9-0", "--why", " ")[2]
+        == "error: KPC-010: --why is empty; give the reason in a few words\n"
+    )
+    assert run("roll-back", "orders", "9-0")[0] == 2
+    assert run("roll-back", "orders", "9-0", "--why", "x", "--minutes", "-1")[0] == 2
+
+
 def test_a_preview_combines_what_is_different(run: Run) -> None:
     code, out, _ = run("preview", "--join", "2", "--leave", "b", "--partitions", "6", "--json")
     assert code == 0
