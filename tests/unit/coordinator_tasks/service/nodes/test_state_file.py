@@ -154,37 +154,25 @@ def test_a_look_at_what_an_import_would_write_lists_each_folder_once() -> None:
     assert set(requests.lists.values()) == {1}
 
 
-def registered(site: Site) -> None:
-    site.starts("z")
-
-
-def topic(site: Site) -> None:
-    site.zk.transact([Create(site.paths.config("orders"), b"{}")])
+def with_node(folder: str) -> Callable[[Site], object]:
+    return lambda site: site.zk.transact([Create(f"{site.paths.base}/{folder}/orders", b"{}")])
 
 
 def other_fleet(site: Site) -> None:
     fleet.set_fleet(site.coordinator, Fleet("audit", "/opt/shop/main.py", ("z",)))
 
 
-def stated(site: Site) -> None:
-    site.zk.transact([Create(site.paths.state("orders"), b"{}")])
-
-
-def assigned(site: Site) -> None:
-    site.zk.transact([Create(site.paths.topic("orders"), b"{}")])
-
-
 @pytest.mark.parametrize(
     ("before", "said"),
     [
-        (registered, r"consumers are registered \(z\); stop them"),
-        (topic, "is not empty: it has config/orders, not as in the file"),
+        (lambda site: site.starts("z"), r"consumers are registered \(z\); stop them"),
+        (with_node("config"), "is not empty: it has config/orders, not as in the file"),
         (other_fleet, "is not empty: it has fleet/audit"),
-        (stated, "is not empty: it has state/orders"),
-        (assigned, "is not empty: it has assignments/orders"),
+        (with_node("state"), "is not empty: it has state/orders"),
+        (with_node("assignments"), "is not empty: it has assignments/orders"),
     ],
 )
-def test_a_cluster_that_is_in_use_is_left_as_it_is(before: Callable[[Site], None], said: str) -> None:
+def test_a_cluster_that_is_in_use_is_left_as_it_is(before: Callable[[Site], object], said: str) -> None:
     new = elsewhere(shop())
     before(new)
     zxid = new.server.zxid
