@@ -2,20 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from coordinator_tasks.core.errors import DiscoveryUnavailable, NotManaged, Refused
-from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet, Member
-from coordinator_tasks.core.ports import Discovery, SetData
+from coordinator_tasks.core.errors import NotManaged, Refused
+from coordinator_tasks.core.model import Actor, ConsumerStatus, Fleet
+from coordinator_tasks.core.ports import SetData
 from coordinator_tasks.service.actions.action import ONCE
 from coordinator_tasks.service.actions.declarations import ACTIONS
-from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets import redeployment
 from coordinator_tasks.service.nodes import action_log, directives, fleet, topics
 from coordinator_tasks.service.plan import overrides, transitions
 from tests.fakes.cluster import PERSON, Cluster
+from tests.fakes.consumers import FakeDiscovery
 from tests.world.site import LOOP, stable_site
 
 AIRFLOW = Actor("airflow", "ada", "drain", "run", "drain", 1)
@@ -56,18 +56,13 @@ def test_an_isolation_says_whose_partitions_nobody_else_takes(shop: Cluster) -> 
     assert ACTIONS["isolate"].run(shop.coordinator, timed, PERSON, dry_run=False).lines == ("a is isolated for 90 s",)
 
 
-class NoRegistry:
-    """A registry that does not answer."""
-
-    def members(self) -> Mapping[str, Member]:
-        raise DiscoveryUnavailable("the registry does not answer")
-
-
 @pytest.mark.parametrize("name", ["isolate", "readmit", "undrain"])
 def test_what_needs_no_registry_is_done_while_that_does_not_answer(shop: Cluster, name: str) -> None:
     planned(shop)
-    redeployment.redeploy(fleet_of_two(shop), "billing", by="ada", why="")
-    c = replace(shop.coordinator, discovery=cast(Discovery, NoRegistry()))
+    shop.join("b")
+    fleet.set_fleet(shop.coordinator, Fleet("billing", "app.py", ("a", "b")))
+    redeployment.redeploy(shop.coordinator, "billing", by="ada", why="")
+    c = replace(shop.coordinator, discovery=FakeDiscovery(down=True))
     given = {"consumer": "a", "why": "old disk", "app": ""}
     for dry_run in (True, False):
         assert ACTIONS[name].lines(c, given, PERSON, dry_run=dry_run)
@@ -80,12 +75,6 @@ def test_a_redeployment_says_who_is_replaced_first_and_who_then(shop: Cluster) -
     given = {"app": "billing", "why": "new code"}
     assert said_of("redeploy", shop, given, dry_run=True) == ["a would be replaced first", "then b would be"]
     assert said_of("redeploy", shop, given, dry_run=False) == ["a will be replaced first", "then b will be"]
-
-
-def fleet_of_two(shop: Cluster) -> Coordinator:
-    shop.join("b")
-    fleet.set_fleet(shop.coordinator, Fleet("billing", "app.py", ("a", "b")))
-    return shop.coordinator
 
 
 def test_a_task_that_is_tried_again_neither_does_nor_tells_again_what_was_taken_back_since(shop: Cluster) -> None:

@@ -457,10 +457,6 @@ def test_what_persons_ask_for_stands_in_the_history_with_who_and_why(site: Upgra
 # The site's own rule -------------------------------------------------------------------------------------------------
 
 
-def with_rule(site: UpgradingSite, rule: Callable[[Facts], str]) -> None:
-    site.coordinator = replace(site.coordinator, rules={"prices": lambda: rule})
-
-
 def test_a_rule_that_raises_pauses_it_and_nothing_moves(site: UpgradingSite) -> None:
     answers: list[Exception | str] = [BadRule("the rule 'prices' failed with KeyError: 'x'; correct it")]
 
@@ -469,7 +465,7 @@ def test_a_rule_that_raises_pauses_it_and_nothing_moves(site: UpgradingSite) -> 
             raise answers[0]
         return answers[0]
 
-    with_rule(site, rule)
+    site.coordinator = replace(site.coordinator, rules={"prices": lambda: rule})
     to_v2(site, rule=Rule(call="prices"))
     found = site.turns_until(lambda one: bool(one.paused))
     assert (found.phase, found.step) == (UpgradePhase.HOLDING, 0)
