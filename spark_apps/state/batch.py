@@ -176,8 +176,7 @@ class Batch:
             values = self._values()
             for at, encoded in timers:
                 self._handle.entry = entry = entries[encoded]
-                if at not in entry.timers:  # an earlier timer of the key has deleted this timer
-                    continue
+                # As in Spark, a timer that is due runs, even if an earlier timer of the key has deleted this timer.
                 key, info = self._operator.key.restore(decode(encoded)), ExpiredTimerInfo(at)
                 self._call(partition, key, partial(self._processor.handleExpiredTimer, key, values, info))
                 entry.put(TIMERS, [one for one in entry.timers if one != at])

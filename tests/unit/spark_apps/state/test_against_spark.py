@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Row
 from pyspark.sql import types as T  # noqa: N812
@@ -139,6 +139,7 @@ def test_state_is_that_of_spark_s_own_tester(batches: list[tuple[bool, list[tupl
 
 
 @given(TIMED_BATCHES)
+@example([(False, [("x", 0, 1_009)]), (False, [("x", 0, 1_410), ("x", 1, 10)])])  # a due timer deletes a due timer
 @UNTIMED
 def test_timers_and_late_rows_are_those_of_spark_s_own_tester(
     batches: list[tuple[bool, list[tuple[str, int, int]]]],
