@@ -82,7 +82,10 @@ class _Cursor(Cursor):
                 copy.write_row(row)
 
     def query_in(self, statement: str, values: Row, column: str, wanted: Sequence[Any]) -> list[tuple[Any, ...]]:
-        return self.query(f"{statement} AND {column} = ANY(?)", (*values, list(wanted)))
+        # A batch's thousands of keys take less time in the binary form.
+        given = (*self._storable(statement, values), list(wanted))
+        self._cursor.execute(f"{self._marked(statement)} AND {column} = ANY(%b)", given, binary=True)
+        return [tuple(row) for row in self._cursor.fetchall()]
 
     def merge(self, table: str, columns: Sequence[str], rows: Iterable[Row]) -> None:
         many = list(rows)
