@@ -228,7 +228,7 @@ class Batch:
                 kept.append((entry.key, name, value, expiry_of(variable, content)))
                 self._count(former, len(value))
         self._state.delete(partition, deleted)
-        self._state.put(partition, kept)
+        self._state.put(partition, sorted(kept))  # in the order of the primary key, so that neighbours share pages
 
     def _count(self, before: int | None, after: int | None) -> None:
         """Count a replaced row: `before` and `after` are its bytes; `None` = no row."""
