@@ -114,7 +114,7 @@ def order(number: int) -> dict[str, Any]:
 
 
 def one_run(side: str, servers: str, records: int) -> dict[str, float]:
-    with PostgresServer(fsync=True) as server:
+    with PostgresServer(as_it_comes=True) as server:
         command = ("-m", "benchmarks.pipeline", "--worker", side, servers, str(records), server.url)
         found: dict[str, float] = of_process(side, *command)
     return found

@@ -140,7 +140,7 @@ def main() -> None:
     with (
         noted(rounds=given.rounds, cells=[]) as result,
         tempfile.TemporaryDirectory() as folder,
-        PostgresServer(fsync=True) as server,
+        PostgresServer(as_it_comes=True) as server,
     ):
         for database, url in {"SQLite": f"sqlite:///{folder}/rows.sqlite", "PostgreSQL": server.url}.items():
             for keys in given.keys:

