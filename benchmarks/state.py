@@ -1,28 +1,35 @@
-"""State: what it adds to the stall of a moved partition, and its batches.
+"""State: what it adds to the stall of a moved partition, its batches, and records per CPU second beside Spark's state.
 
     python -m benchmarks.state [--keys 1000,100000,1000000] [--rounds 15] [--json FILE]
 
 Stall: a new owner's claim and first batch of 1,000 rows, with state and without, in turns; PostgreSQL and SQLite run on
-this host. Batches: 24,000 rows of random keys.
+this host. Batches: 24,000 rows of random keys. CPU: a Spark application reads the same Parquet files, and counts the rows
+of each key by `Stateful` on SQLite, or by `transformWithState` with RocksDB, three times each, in turns; its whole process
+tree counts, without the start and the first file.
 """
 
 import random
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
 from benchmarks.circumstances import in_rounds, noted, told
 from benchmarks.result import grid, options, report, verdict, whole, wholes
+from benchmarks.source import cpu_s
 from coordinator_tasks.core.model import Token
 from spark_apps.delivery import SinkStep, Writer
 from spark_apps.delivery.database import Database
 from spark_apps.delivery.database_sink import DatabaseSink
+from spark_apps.spark.session import configure
 from spark_apps.state.codec import encode
 from spark_apps.state.sink import StatefulSink
 from spark_apps.state.stateful import Stateful, stateful_sink
@@ -31,9 +38,14 @@ from tests.postgres_server import PostgresServer
 from tests.stateful_bench import TOTALS, Counting
 
 FIRST_ROWS, LARGE_ROWS, LARGE_ROUNDS = 1_000, 24_000, 7
+FILES, FILE_ROWS = 8, 24_000
+WAYS, APPLICATIONS = ("stateful", "spark"), 3
 STALL_MS, LARGE_MS = 50, 1_000
+RATIOS = {1_000: 1.0, 100_000: 3.0}
+"""Keys → least number of our records per CPU second for one of Spark's."""
 FILL_ROWS = 100_000
 SEED = 1
+PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 ROWS = T.StructType().add("key", T.StringType()).add("partition", T.IntegerType()).add("offset", T.LongType())
 ARROW = pa.schema([("key", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())])
 
@@ -42,8 +54,8 @@ def nothing(*_: object) -> None:
     """Store no rows: the rows of a processor are not what is measured."""
 
 
-def stateful(url: str) -> StatefulSink:
-    rows: Any = SimpleNamespace(schema=ROWS)
+def stateful(url: str, frame: Any = None) -> StatefulSink:
+    rows = frame or SimpleNamespace(schema=ROWS)
     return stateful_sink(Stateful(rows, Counting(), DatabaseSink(Database(url), nothing, nothing), output=TOTALS))
 
 
@@ -109,6 +121,56 @@ def measure(url: str, keys: int, rounds: int) -> dict[str, list[float]]:
     return found
 
 
+# Beside Spark's state ---------------------------------------------------------------------------------------------------
+
+
+def application(way: str, keys: int, folder: Path) -> float:
+    """Return the records per CPU second of a Spark application over the files, without the first."""
+    chance, source = random.Random(SEED), folder / "rows"
+    source.mkdir(parents=True)
+    builder = configure(SparkSession.builder.master("local[2]").appName(way))
+    spark = (
+        builder.config("spark.ui.enabled", "false")
+        .config("spark.sql.streaming.stateStore.providerClass", PROVIDER)
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")  # else Spark writes a warning for each key without state
+    try:
+        frame = spark.readStream.schema(ROWS).option("maxFilesPerTrigger", 1).parquet(str(source))
+        pq.write_table(batch(FILE_ROWS, keys, 0, chance), source / "0.parquet")
+        query = (_stateful_query if way == "stateful" else _spark_query)(frame, folder).start()
+        query.processAllAvailable()
+        before = cpu_s()
+        for number in range(1, FILES + 1):
+            pq.write_table(batch(FILE_ROWS, keys, number * FILE_ROWS, chance), source / f"{number}.parquet")
+            query.processAllAvailable()
+        used = cpu_s() - before
+        query.stop()
+    finally:
+        spark.stop()
+    return round(FILES * FILE_ROWS / used)
+
+
+def _stateful_query(frame: DataFrame, folder: Path) -> Any:
+    url = f"sqlite:///{folder}/state.sqlite"
+    owner = Owner(lambda: stateful(url, frame), Writer("c", "orders", "id", "a"))
+    moved = list[bool]()
+
+    def write(rows: DataFrame, _: int) -> None:
+        owner.move(rows.toArrow(), moves=not moved)
+        moved.append(True)
+
+    return frame.writeStream.foreachBatch(write).option("checkpointLocation", str(folder / "checkpoint"))
+
+
+def _spark_query(frame: DataFrame, folder: Path) -> Any:
+    counted = frame.groupBy("key").transformWithState(Counting(), TOTALS, "Update", "None")
+    written = counted.writeStream.outputMode("update").foreachBatch(
+        lambda rows, _: rows.write.format("noop").mode("append").save()
+    )
+    return written.option("checkpointLocation", str(folder / "checkpoint"))
+
+
 def markdown(result: Mapping[str, Any]) -> str:
     rows = []
     for cell in result["cells"]:
@@ -129,7 +191,19 @@ def markdown(result: Mapping[str, Any]) -> str:
         "targets",
     )
     how = (in_rounds(result["rounds"]), "medians (least to most)")
-    return f"{told(result, *how)}\n\n{grid(titles, rows, ('targets',))}"
+    cpu = [
+        [
+            f"{one['keys']:,}",
+            *(f"{median(one[way]):,.0f} ({min(one[way]):,}–{max(one[way]):,})" for way in WAYS),
+            f"{(ratio := median(one['stateful']) / median(one['spark'])):.1f}",
+            verdict((ratio >= RATIOS[one["keys"]], f"ratio {RATIOS[one['keys']]:g}")),
+        ]
+        for one in result["cpu"]
+    ]
+    beside = grid(
+        ("keys", "`Stateful`, records per CPU second", "`transformWithState`", "ratio", "targets"), cpu, ("targets",)
+    )
+    return f"{told(result, *how)}\n\n{grid(titles, rows, ('targets',))}\n\n{beside}"
 
 
 def main() -> None:
@@ -137,15 +211,18 @@ def main() -> None:
     parser.add_argument("--keys", type=wholes, default=(1_000, 100_000, 1_000_000))
     parser.add_argument("--rounds", type=whole, default=15)
     given = parser.parse_args()
-    with (
-        noted(rounds=given.rounds, cells=[]) as result,
-        tempfile.TemporaryDirectory() as folder,
-        PostgresServer(as_it_comes=True) as server,
-    ):
-        for database, url in {"SQLite": f"sqlite:///{folder}/rows.sqlite", "PostgreSQL": server.url}.items():
-            for keys in given.keys:
-                cell = {"database": database, "keys": keys, "ms": measure(url, keys, given.rounds)}
-                result["cells"].append(cell)
+    with noted(rounds=given.rounds, cells=[], cpu=[]) as result, tempfile.TemporaryDirectory() as folder:
+        with PostgresServer(as_it_comes=True) as server:
+            for database, url in {"SQLite": f"sqlite:///{folder}/rows.sqlite", "PostgreSQL": server.url}.items():
+                for keys in given.keys:
+                    cell = {"database": database, "keys": keys, "ms": measure(url, keys, given.rounds)}
+                    result["cells"].append(cell)
+        for keys in RATIOS:
+            found: dict[str, list[float]] = {way: [] for way in WAYS}
+            for number in range(APPLICATIONS):
+                for way in WAYS if number % 2 == 0 else reversed(WAYS):
+                    found[way].append(application(way, keys, Path(folder) / f"{way}-{keys}-{number}"))
+            result["cpu"].append({"keys": keys, **found})
     report(result, markdown, given.json)
 
 
