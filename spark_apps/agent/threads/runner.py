@@ -118,13 +118,14 @@ class TopicRunner:
                     return gone | waiting
                 self._turn.wait(LONGEST_SLEEP_S)
 
-    def edit(self, change: Callable[[TopicOwnership], V]) -> V:
-        """Read or change the ownership. Wakes all threads of the topic."""
+    def edit(self, change: Callable[[TopicOwnership], V], *, wake: bool = True) -> V:
+        """Read or change the ownership. Wakes all threads of the topic, unless `wake` is false."""
         with self._turn:
             before = dict(self.ownership.releasing.posted)
             result = change(self.ownership)
             posted = self.ownership.releasing.posted.items() - before.items()
-            self._turn.notify_all()
+            if wake:
+                self._turn.notify_all()
         if posted:
             self._changed()
         return result
@@ -239,7 +240,7 @@ class TopicRunner:
 
     def latest(self, reader: str, start: BatchOffset) -> Latest:  # noqa: ARG002
         deadline = self._clock.monotonic() + LONGEST_WAIT_S
-        return self.edit(lambda _: Latest(self._offered(start, deadline) or start, self.planner.report()))
+        return self.edit(lambda _: Latest(self._offered(start, deadline) or start, self.planner.report()), wake=False)
 
     def _offered(self, start: BatchOffset, deadline: float) -> BatchOffset | None:
         """Return the next batch, or wait for it until the deadline; the lock is held."""
