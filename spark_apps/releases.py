@@ -12,13 +12,12 @@ from pyspark.sql import Column, DataFrame, SparkSession, types
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from pyspark.sql.pandas.types import to_arrow_schema
 
-OLDEST = "3.5"
 RELEASE = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 """Spark's version as two numbers."""
 
 if RELEASE < (3, 5):
     raise ImportError(
-        f"Spark {pyspark.__version__} was not tried with this package; use Spark {OLDEST} or later, and the same version of pyspark"
+        f"Spark {pyspark.__version__} was not tried with this package; use Spark 3.5 or later, and the same version of pyspark"
     )
 
 STATEFUL = RELEASE >= (4, 0)
@@ -48,7 +47,6 @@ else:
 
 __all__ = [
     "FILE_MANAGER",
-    "OLDEST",
     "RELEASE",
     "STATEFUL",
     "ArrowTableToRowsConversion",

@@ -150,7 +150,7 @@ def given_away(
 ) -> Iterator[str]:
     """Yield what happens to all partitions of the consumer if the consumers in `leaves` leave.
 
-    `then`: what the consumer does after it has given its partitions away. `lives`: the registered consumers.
+    `then`: what the consumer does once all partitions are given away. `lives`: the registered consumers.
     """
     problems: dict[str, CoordinatorError] = {}
     held = overview.held(c, consumer, problems)

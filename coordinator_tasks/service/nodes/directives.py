@@ -251,7 +251,7 @@ def check_known(c: Coordinator, consumer: str) -> None:
 class _Topics:
     """The topic nodes at one moment; `None` if not planned yet. `versions`: guards for writes that rely on the nodes.
 
-    `unreadable`: topics with unreadable nodes, so that nobody knows which incarnations have grants.
+    `unreadable`: topics with unreadable nodes. The incarnations with grants are unknown there.
     """
 
     nodes: Mapping[str, TopicNode | None]

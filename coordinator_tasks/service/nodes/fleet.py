@@ -244,7 +244,8 @@ def missing(c: Coordinator, problems: list[str] | None = None) -> tuple[Launch, 
     next process from starting. A process is over in three cases:
 
     - Its end is known.
-    - The platform has isolated it after long silence. Others then have its partitions. A lost host reports no end.
+    - The platform has isolated the consumer after long silence. Then other consumers have the partitions. A lost host
+      reports no end.
     - A person isolated and readmits the consumer, and the process has been silent for the platform's waiting time.
 
     A consumer is not started while its last process starts or is merely silent, while a node is unreadable, or if this

@@ -106,7 +106,7 @@ class ClusterPage:
 
 @dataclass(frozen=True, slots=True)
 class TopicPage:
-    """One topic with its history. `more`: the history has older records.
+    """A topic with history. `more`: the history has older records.
 
     `kept`: draining owner → when its wait ends; empty if the next plan gives its partitions away. `budget`: whether a
     plan may wait for a person's approval.

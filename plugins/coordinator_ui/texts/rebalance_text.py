@@ -1,4 +1,4 @@
-"""A rebalance as a story: its moves with their times, and its steps in words. Pure.
+"""A rebalance as a story: moves with times, and steps in words. Pure.
 
 Times come from the coordinator's records of confirmations. In a hand-off the taker starts as soon as the release is
 written, usually long before the coordinator asks.

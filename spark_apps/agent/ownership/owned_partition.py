@@ -13,7 +13,7 @@ from spark_apps.agent.ownership.phases import TRANSITIONS, Phase, PhaseEvent
 
 
 class Listened(StrEnum):
-    """What the listener was told about a holding: nothing, its begin, or its begin and its end."""
+    """What the listener was told about a holding: nothing, the begin, or begin and end."""
 
     NOTHING = "nothing"
     ASSIGNED = "assigned"
@@ -61,7 +61,7 @@ class Commits:
 
 @dataclass(slots=True)
 class OwnedPartition:
-    """One partition under one grant.
+    """A partition under a grant.
 
     `position`: the next offset to hand out. `passed`: all earlier offsets have passed the sink. `born`: number of the
     last request to Kafka before the grant; answers up to this number do not concern this holding.

@@ -63,13 +63,13 @@ class TopicOwnership:
         self.grants.apply()
 
     def query_ended(self, why: str) -> None:
-        """Note that the query has ended and none of its tasks run. The next owner reads unpassed records again."""
+        """Note that the query has ended, with all tasks. The next owner reads unpassed records again."""
         self.alive = False
         self.batches.drop()
         self.grants.stop(why)
 
     def query_failed(self, why: str) -> float:
-        """Note that the query failed and none of its tasks run. Return the seconds until the next query may start.
+        """Note that the query has failed, and all tasks have ended. Return the seconds until the next query may start.
 
         If a batch was under way, its partitions count as failed; if not, the reading as a whole.
         """
