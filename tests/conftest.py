@@ -15,7 +15,7 @@ from hypothesis import settings
 from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.devstack.embedded.ports import HOST
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
-from tests.mariadb_server import MariaDBServer, mariadb_or_skip
+from tests.mysql_server import MySQLServer, mysql_or_skip
 from tests.postgres_server import PostgresServer, postgres_or_skip
 from tests.sasl_kafka import SaslKafka
 
@@ -103,9 +103,9 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(scope="session")
-def mariadb() -> Iterator[MariaDBServer]:
+def mysql() -> Iterator[MySQLServer]:
     """A real MariaDB for the whole run: use tables or a cluster name of your own, and leave it running."""
-    with mariadb_or_skip() as server:
+    with mysql_or_skip() as server:
         yield server
 
 

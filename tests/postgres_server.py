@@ -52,7 +52,7 @@ def sink_url(request: pytest.FixtureRequest, folder: Path) -> str:
     """Return the address of the database in the fixture's parameter; `sqlite` without a parameter."""
     kind = getattr(request, "param", "sqlite").partition("-")[0]
     if kind in ("postgresql", "mysql"):
-        return str(request.getfixturevalue({"postgresql": "postgres", "mysql": "mariadb"}[kind]).url)
+        return str(request.getfixturevalue({"postgresql": "postgres", "mysql": "mysql"}[kind]).url)
     return f"sqlite:///{folder}/rows.sqlite"
 
 

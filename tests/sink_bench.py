@@ -304,7 +304,7 @@ def bench_of(kind: str, request: pytest.FixtureRequest, folder: Path, monkeypatc
                 monkeypatch.setattr(postgresql, "STAGED_ROWS", 1)
             return DatabaseBench(request.getfixturevalue("postgres").url)
         case "mysql":
-            return DatabaseBench(request.getfixturevalue("mariadb").url)
+            return DatabaseBench(request.getfixturevalue("mysql").url)
         case "iceberg" | "iceberg-rest":
             if kind == "iceberg-rest":
                 server = RestCatalogServer()

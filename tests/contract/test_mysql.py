@@ -11,13 +11,13 @@ from spark_apps.delivery import SinkUnavailable
 from spark_apps.delivery.database import Cursor, Database, RowSink
 from spark_apps.delivery.dialects.mysql import DIALECT, _typed
 from spark_apps.delivery.lineage import table_dataset
-from tests.mariadb_server import MariaDBServer
+from tests.mysql_server import MySQLServer
 from tests.sink_bench import ROWS
 
 
 @pytest.fixture
-def database(mariadb: MariaDBServer) -> Iterator[Database]:
-    made = Database(mariadb.url)
+def database(mysql: MySQLServer) -> Iterator[Database]:
+    made = Database(mysql.url)
     yield made
     made.close()
 
@@ -55,10 +55,10 @@ def test_a_statement_that_would_commit_the_rows_is_refused(database: Database) -
         assert cursor.query("SELECT COUNT(*) FROM texts WHERE topic = ?", ["ended"]) == [(0,)]
 
 
-def test_a_connection_that_the_server_has_ended_is_made_anew(database: Database, mariadb: MariaDBServer) -> None:
+def test_a_connection_that_the_server_has_ended_is_made_anew(database: Database, mysql: MySQLServer) -> None:
     with database.transaction() as cursor:
         ((number,),) = cursor.query("SELECT CONNECTION_ID()")
-    other = Database(mariadb.url)
+    other = Database(mysql.url)
     with other.transaction() as cursor:
         cursor.execute(f"KILL {number}")
     other.close()
@@ -66,10 +66,10 @@ def test_a_connection_that_the_server_has_ended_is_made_anew(database: Database,
         assert cursor.query('SELECT "x" FROM (SELECT 1 AS x) AS one') == [(1,)], "the session is set again"
 
 
-def test_a_server_that_dies_in_a_transaction_is_away(database: Database, mariadb: MariaDBServer) -> None:
+def test_a_server_that_dies_in_a_transaction_is_away(database: Database, mysql: MySQLServer) -> None:
     def killed(cursor: Cursor) -> None:
         ((number,),) = cursor.query("SELECT CONNECTION_ID()")
-        other = Database(mariadb.url)
+        other = Database(mysql.url)
         with other.transaction() as killing:
             killing.execute(f"KILL {number}")
         other.close()
@@ -93,16 +93,16 @@ def test_a_harmful_or_unreadable_address_is_refused(url: str, problem: str) -> N
         Database(url)
 
 
-def test_the_file_of_options_has_the_password(mariadb: MariaDBServer, tmp_path: Path) -> None:
+def test_the_file_of_options_has_the_password(mysql: MySQLServer, tmp_path: Path) -> None:
     account = f"u{uuid.uuid4().hex[:6]}"
-    admin = Database(mariadb.url)
+    admin = Database(mysql.url)
     with admin.transaction() as cursor:
         cursor.execute(f"CREATE USER {account}@localhost IDENTIFIED BY 'secret'")
         cursor.execute(f"GRANT ALL ON tests.* TO {account}@localhost")
     admin.close()
     options = tmp_path / "options.cnf"
     options.write_text(f"[client]\nuser={account}\npassword=secret\n")
-    url = mariadb.url.replace("root@", "") + f"&defaults_file={options}"
+    url = mysql.url.replace("root@", "") + f"&defaults_file={options}"
     database = Database(url.replace("mysql:", "mariadb:"))
     with database.transaction() as cursor:
         ((user,),) = cursor.query("SELECT CURRENT_USER()")

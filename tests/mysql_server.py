@@ -26,16 +26,16 @@ SETTINGS = (
 
 
 @contextmanager
-def mariadb_or_skip() -> Iterator["MariaDBServer"]:
+def mysql_or_skip() -> Iterator["MySQLServer"]:
     """A server that has started; where no MariaDB is installed, the test is skipped."""
     server, install = shutil.which("mariadbd", path=PATHS), shutil.which("mariadb-install-db", path=PATHS)
     if server is None or install is None:
         pytest.skip("no MariaDB: install mariadb-server")
-    with MariaDBServer(server, install) as started:
+    with MySQLServer(server, install) as started:
         yield started
 
 
-class MariaDBServer:
+class MySQLServer:
     """One server with the database `tests`; `url` is what `spark_apps.delivery.database.Database` takes."""
 
     def __init__(self, server: str, install: str) -> None:
