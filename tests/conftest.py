@@ -104,7 +104,7 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def mysql() -> Iterator[MySQLServer]:
-    """A real MariaDB for the whole run: use tables or a cluster name of your own, and leave it running."""
+    """A real MariaDB or MySQL for the whole run: use tables or a cluster name of your own, and leave it running."""
     with mysql_or_skip() as server:
         yield server
 
