@@ -411,7 +411,7 @@ class PlainTopics(TopicReaders[PlainTopic]):
         store = self._output.store
         if store is not None and not isinstance(store, DatabaseSink):
             raise DeadLettersRefused(f"a {type(store).__name__} cannot leave out bad records; use a DatabaseSink")
-        return Site(access=self._process.records).recovery(runner, self._output.on_error, in_sink=store is not None)
+        return Site(access=self._process.records).recovery(runner, self._output.on_error, store)
 
     def failure(self) -> str:
         return self._refused

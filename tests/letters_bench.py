@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from coordinator_tasks.core.model import KafkaRecord, Token
 from spark_apps.agent.ownership.letters import LetterCounts
-from spark_apps.dead_letters import Letter, LetterPlace, OnError, table
+from spark_apps.dead_letters import Action, Letter, LetterPlace, OnError, table
 from spark_apps.dead_letters import Stage as FailedStage
 from spark_apps.dead_letters.halving import Spans
 from spark_apps.dead_letters.recovery import Bad, Place, Recovery
@@ -27,17 +27,19 @@ ROWS = RowSink("numbers", {"number": "INTEGER NOT NULL CHECK (number < 1000)"})
 class Stage:
     """A consumer `a` of one topic with the sink of its pipeline. `during` is called before a store's rows are added."""
 
-    def __init__(self, url: str, policy: OnError = GENEROUS) -> None:
-        self.url, self.cluster = url, f"c{uuid.uuid4().hex[:8]}"
+    def __init__(self, url: str, policy: OnError = GENEROUS, cluster: str = "") -> None:
+        self.url, self.cluster = url, cluster or f"c{uuid.uuid4().hex[:8]}"
         self.clock = FakeClock()
         self.counts = LetterCounts(self.clock)
         self.reads: list[Place] = []
         self.stores = 0
         self.during: Callable[[pa.Table], None] = lambda _: None
         self.sink = DatabaseSink(Database(url), ROWS.prepare, self._store)
-        ownership: Any = SimpleNamespace(letters=self.counts)
+        ownership: Any = SimpleNamespace(letters=self.counts, writer=self.writer)
         self.runner: Any = SimpleNamespace(topic=TOPIC, group="g", edit=lambda change: change(ownership))
-        self.recovery = Recovery(policy, self.runner, self.read)
+        self.runner.see = self.runner.edit
+        database = self.sink.database if policy.action == Action.DEAD_LETTER else None
+        self.recovery = Recovery(policy, self.runner, self.read, database=database)
 
     def read(self, spans: Spans, most_bytes: int) -> Mapping[Place, KafkaRecord] | None:
         places = [(span.partition, offset) for span in spans for offset in range(span.start, span.end)]

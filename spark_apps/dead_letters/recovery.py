@@ -14,7 +14,7 @@ from coordinator_tasks import __version__
 from coordinator_tasks.core.model import KafkaRecord
 from coordinator_tasks.core.ports import RecordAccess
 from coordinator_tasks.fleet_values import DATABASE
-from spark_apps.agent.ownership.letters import LetterCounts
+from spark_apps.agent.ownership.letters import WINDOW_S, LetterCounts
 from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.dead_letters import (
     Action,
@@ -72,10 +72,10 @@ class Site:
     settings: Mapping[str, str] = field(default_factory=dict)
     access: Callable[[str], RecordAccess] | None = None
 
-    def recovery(self, runner: TopicRunner, policy: OnError, *, in_sink: bool = False) -> "Recovery":
+    def recovery(self, runner: TopicRunner, policy: OnError, sink: DatabaseSink | None = None) -> "Recovery":
         """Return the treatment of a topic's bad records; raises `DeadLettersRefused`.
 
-        `in_sink`: unless the policy names a topic, the dead letters go into the database of the pipeline's sink.
+        `sink`: unless the policy names a topic, the dead letters go into the database of this sink.
         """
         access = None if self.access is None else self.access(runner.group)
 
@@ -86,21 +86,20 @@ class Site:
             return Recovery(policy, runner, read)
         if access is None:
             raise DeadLettersRefused("dead letters need an access to Kafka's records, and this process has none")
-        send = sender(access, policy.topic, runner.topic, runner.group) if policy.topic else None
-        if send is None and not in_sink and not policy.database:
+        if policy.topic:
+            return Recovery(policy, runner, read, sender(access, policy.topic, runner.topic, runner.group))
+        if sink is None and not policy.database:
             raise DeadLettersRefused(
                 f"the pipeline of topic {runner.topic} has no DatabaseSink, so its dead letters have no table; name a database in "
                 f"OnError(database=...) or the setting {DATABASE}"
             )
-        database = Database(policy.database) if send is None and not in_sink else None
-        return Recovery(policy, runner, read, send, database)
+        return Recovery(policy, runner, read, database=Database(policy.database) if sink is None else sink.database)
 
 
 class Recovery:
     """The treatment of the bad records of one topic.
 
-    `read` gets records again. `send` writes letters to a Kafka topic. `database` takes the letters of a pipeline
-    without a `DatabaseSink`.
+    `read` gets records again. `send` writes letters to a Kafka topic, `database` has the table of letters.
     """
 
     def __init__(
@@ -130,8 +129,9 @@ class Recovery:
                 if not self.may_recover(error, steps, sink.database.blames_record):
                     raise
                 log.warning("topic %s: a batch failed, and its bad records are set apart: %s", writer.topic, error)
-        if self.policy.action == Action.DEAD_LETTER and self._send is None:
-            with sink.database.transaction() as cursor:  # first: MySQL commits when it creates a table
+        if self._database is not None:
+            self._recall(steps)  # first: the transaction of the sink below may lock the whole database
+            with self._database.transaction() as cursor:  # first: MySQL commits when it creates a table
                 table.prepare(cursor)
         found = Bad(dict(bad.records), Counter(bad.counts))
         adding = partial(self._add, writer, found, sink.database.blames_record)
@@ -229,6 +229,7 @@ class Recovery:
         """Note a bad record; raises `TooManyDeadLetters`."""
         bad.add((partition, offset), stage, error)
         step, policy = steps[partition], self.policy
+        self._recall({partition: step})
 
         def stopped(letters: LetterCounts) -> bool:
             if letters.exceeds(
@@ -243,6 +244,32 @@ class Recovery:
                 f"not be processed within a minute, so the pipeline is at fault and not a record; the partition stops; the last "
                 f"error: {type(error).__name__}: {first_line(error)}"
             ) from error
+
+    def _recall(self, steps: Steps) -> None:
+        """Count the last minute's letters in the table, once for each grant.
+
+        A former owner has stored these letters, or this consumer before a restart.
+        """
+        if self._database is None:
+            return
+
+        def unknown(letters: LetterCounts) -> list[int]:
+            return [p for p, step in steps.items() if not letters.has_recalled(p, step.token.epoch)]
+
+        writer, fresh = self._runner.see(lambda ownership: (ownership.writer, unknown(ownership.letters)))
+        if not fresh:
+            return
+        now_ms = int(time.time() * 1_000)
+        with self._database.transaction() as cursor:
+            known = cursor.has_table(table.TABLE)
+            stored = table.since(cursor, writer, fresh, now_ms - int(WINDOW_S * 1_000)) if known else {}
+
+        def recall(letters: LetterCounts) -> None:
+            for p in fresh:
+                ages = {offset: (now_ms - at_ms) / 1_000 for offset, at_ms in stored.get(p, {}).items()}
+                letters.recall(p, steps[p].token.epoch, steps[p].start, ages)
+
+        self._runner.edit(lambda ownership: recall(ownership.letters))
 
     def letters(self, writer: Writer, bad: Mapping[Place, tuple[Stage, Exception]]) -> list[Letter]:
         """Return the dead letters of these records, read from Kafka again; empty if bad records are skipped."""

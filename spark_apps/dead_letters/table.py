@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.fleet_values import SQLITE
 from spark_apps.dead_letters import Letter, LetterPlace, LetterUnreadable, Stage
+from spark_apps.delivery import Writer
 from spark_apps.delivery.database import Cursor, Database, first_line
 
 TABLE = "consumer_dead_letters"
@@ -94,6 +95,16 @@ def prepare(cursor: Cursor) -> None:
 def put_letters(cursor: Cursor, letters: Iterable[Letter]) -> None:
     """Store letters. A letter replaces the letter of the same record."""
     cursor.replace(TABLE, COLUMNS, KEY_COLUMNS, [_row(letter) for letter in letters])
+
+
+def since(cursor: Cursor, writer: Writer, partitions: Sequence[int], at_ms: int) -> Mapping[int, Mapping[int, int]]:
+    """Return partition → offset → time of the letters that failed since `at_ms` for the first time."""
+    first = f'SELECT "partition", "offset", failed_at_ms FROM {TABLE} WHERE cluster = ? AND topic = ? AND topic_id = ?'  # noqa: S608
+    recent, values = f"{first} AND failed_at_ms >= ? AND tries = 1", (writer.cluster, writer.topic, writer.topic_id)
+    found: dict[int, dict[int, int]] = {}
+    for partition, offset, failed_at_ms in cursor.query_in(recent, (*values, at_ms), '"partition"', partitions):
+        found.setdefault(partition, {})[offset] = failed_at_ms
+    return found
 
 
 def delete(cursor: Cursor, places: Iterable[LetterPlace]) -> int:

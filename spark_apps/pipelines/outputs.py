@@ -116,7 +116,7 @@ def _recovery(runner: TopicRunner, output: ExactlyOnce | AtLeastOnce, site: Site
             f"the rows of topic {runner.topic} have no column 'offset' (they have {', '.join(output.rows.columns)}), by which "
             "a bad record is found; keep that column of the stream, or let bad records stop the partition"
         )
-    return site.recovery(runner, policy, in_sink=isinstance(output.sink, DatabaseSink))
+    return site.recovery(runner, policy, output.sink if isinstance(output.sink, DatabaseSink) else None)
 
 
 def rows_of(output: Output) -> pa.Table:

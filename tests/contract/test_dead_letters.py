@@ -265,6 +265,57 @@ def test_at_most_so_many_records_within_a_minute(staged: Callable[[OnError], Sta
         stage.write({(0, 3): BAD})
 
 
+def restarted(stage: Stage) -> Stage:
+    """The consumer after a restart: nothing in memory, and a new grant of the partition."""
+    after = Stage(stage.url, stage.recovery.policy, stage.cluster)
+    after.claim(0)
+    return after
+
+
+def test_the_bound_counts_the_letters_of_the_minute_before_a_restart(staged: Callable[[OnError], Stage]) -> None:
+    stage = staged(OnError("dead-letter"))
+    stage.claim(0)
+    for offset in range(10):
+        stage.write({(0, offset): BAD})
+    with closing(restarted(stage)) as again, pytest.raises(TooManyDeadLetters):
+        again.write({(0, 10): BAD})
+    assert len(stage.places()) == 10
+    stage.execute(f"UPDATE {table.TABLE} SET failed_at_ms = failed_at_ms - 61000 WHERE cluster = ?", stage.cluster)
+    with closing(restarted(stage)) as again:
+        again.write({(0, 10): BAD})
+    assert len(stage.places()) == 11
+
+
+def test_the_share_after_a_restart_is_of_the_records_since_the_minutes_first_letter(
+    staged: Callable[[OnError], Stage],
+) -> None:
+    stage = staged(OnError("dead-letter"))
+    stage.claim(0)
+    for start in range(0, 4_000, 200):
+        stage.write({(0, start + offset): BAD if offset == 150 else 1 for offset in range(200)})
+    with closing(restarted(stage)) as again:
+        again.write({(0, 4_000 + offset): BAD if offset == 199 else 1 for offset in range(200)})
+        assert len(stage.places()) == 21, "21 of 4,050 are less than 1 %, and 21 of 200 would be more"
+        again.clock.advance(61)
+        for start in range(4_200, 4_210):
+            again.write({(0, start): BAD})
+        with pytest.raises(TooManyDeadLetters):
+            again.write({(0, 4_210): BAD})
+
+
+@pytest.mark.parametrize("change", ["tries = 2", "topic_id = 'id-0'", '"offset" = "offset" + 100'])
+def test_letters_of_replays_former_topics_and_records_to_come_do_not_count_after_a_restart(
+    staged: Callable[[OnError], Stage], change: str
+) -> None:
+    stage = staged(OnError("dead-letter", share=1.0, per_minute=10))
+    stage.claim(0)
+    stage.write({(0, offset): BAD for offset in range(10)})
+    stage.execute(f"UPDATE {table.TABLE} SET {change} WHERE cluster = ?", stage.cluster)
+    with closing(restarted(stage)) as again:
+        again.write({(0, 10): BAD})
+    assert len(stage.places()) == 11
+
+
 def test_a_letter_that_comes_again_replaces_the_former_one(stage: Stage) -> None:
     stage.claim(0)
     stage.write({(0, 0): BAD})

@@ -167,3 +167,21 @@ def test_a_plain_consumer_keeps_dead_letters_of_its_function_and_of_its_store(st
     assert sorted(set(taken)) == [place for place in sorted(stage.sent) if place not in stage.poison()]
     assert (len(taken), stage.letters()[0, 7].value) == (247, POISON["function"])
     assert plain.close() == 0
+
+
+def test_a_broken_consumer_that_restarts_again_and_again_sets_no_more_apart_than_the_bound(stage: Stage) -> None:
+    def broken(_: str, records: Sequence[Record]) -> None:
+        raise ValueError(f"the pipeline is broken, and not one of {len(records)} records")
+
+    def told() -> bool:
+        return any("could not be processed within a minute" in one.why for one in stage.site.topic_status("a").failures)
+
+    policy, member = OnError("dead-letter", database=stage.url), stage.site.paths.member("a")
+    for former in (frozenset[int](), frozenset(range(2)), frozenset(range(2))):
+        plain = Consumer(stage.site, "a", Output(broken, on_error=policy))
+        stage.site.assign(dict.fromkeys(range(2), "a"), guarded=former)
+        stage.produce(0, *numbers(8, {}))
+        wait_for(told if former else lambda: len(stage.letters()) == 8, "the new records are tried")
+        plain.close()
+        wait_for(lambda: stage.site.zk.find(member) is None, "the process is not registered any more")
+    assert len(stage.letters()) <= 10

@@ -1,6 +1,8 @@
 """Counts the records of a topic that the pipeline could not process, and stops a partition with too many."""
 
 from collections import deque
+from collections.abc import Mapping
+from itertools import pairwise
 
 from coordinator_tasks.core.ports import Clock
 
@@ -20,6 +22,7 @@ class LetterCounts:
         self._clock = clock
         self._minutes: dict[int, deque[tuple[float, int, int]]] = {}  # time, bad records, all records
         self._stopped: dict[int, tuple[int, int]] = {}  # epoch of the grant, end of the batch
+        self._recalled: dict[int, int] = {}  # epoch of the grant
 
     def is_stopped(self, partition: int, epoch: int, start: int) -> bool:
         """Return whether the partition is stopped, so that a batch from `start` on must not have a bad record."""
@@ -44,6 +47,21 @@ class LetterCounts:
         """Note a batch of the partition that has passed without its bad records."""
         self._minute(partition).append((self._clock.monotonic(), bad, records))
         self.total += bad
+
+    def has_recalled(self, partition: int, epoch: int) -> bool:
+        """Return whether `recall` has been called for this grant."""
+        return self._recalled.get(partition) == epoch
+
+    def recall(self, partition: int, epoch: int, start: int, stored: Mapping[int, float]) -> None:
+        """Count the stored letters below `start` in place of the counts in memory, which lack a former owner's letters.
+
+        `stored`: offset → age in seconds. All records since the first of these letters count too.
+        """
+        self._recalled[partition] = epoch
+        now, offsets = self._clock.monotonic(), [*sorted(offset for offset in stored if offset < start), start]
+        minute = sorted((now - max(0.0, stored[offset]), 1, after - offset) for offset, after in pairwise(offsets))
+        if minute:
+            self._minutes[partition] = deque(minute)
 
     def _minute(self, partition: int) -> deque[tuple[float, int, int]]:
         found = self._minutes.setdefault(partition, deque())
