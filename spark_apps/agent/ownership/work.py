@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from coordinator_tasks.core.errors import CommitFenced, GroupInUse, KafkaUnavailable, Refused
+from coordinator_tasks.core.errors import CommitFenced, CoordinatorError, GroupInUse, KafkaUnavailable, Refused
 from coordinator_tasks.core.model import Committed, StateOnReset, Token
 from coordinator_tasks.core.ports import GroupOffsets
 from coordinator_tasks.core.protocol.fence import Bounds
@@ -194,6 +194,8 @@ def _claimed(sink: TransactionalSink | None, topic: str, claim: SinkClaim) -> Re
         return SinkClaimed(sink.claim(writer, claim.tokens, claim.forget))
     except SinkUnavailable as error:
         return Failed(str(error), away=True)
+    except CoordinatorError as error:
+        return Failed(error.told)
     except BaseException as error:  # user code in a sink may raise anything; without an answer the topic would stop
         log.exception("the sink failed to take claims")
         return Failed(f"the sink failed to take claims ({type(error).__name__}: {error})")

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Seek, StateOnReset, Token
 from spark_apps.agent.ownership.listening import Happening, Telling
 from spark_apps.agent.ownership.phases import Phase
@@ -250,9 +251,17 @@ def test_without_a_sink_a_claim_fails_and_raises_nothing(once: Play) -> None:
     assert isinstance(perform(once.offsets, "t", asked(once, SinkClaim)), Failed)
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ZeroDivisionError(), "the sink failed to take claims (ZeroDivisionError"),
+        (SystemExit(), "the sink failed to take claims (SystemExit"),
+        (Refused("the table is away"), "KPC-010: the table is away"),
+    ],
+    ids=["an error", "an exit", "an error with a code"],
+)
 def test_a_sink_of_the_applications_own_that_raises_anything_is_asked_again(
-    once: Play, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+    once: Play, monkeypatch: pytest.MonkeyPatch, error: BaseException, told: str
 ) -> None:
     def broken(*_: object) -> dict[int, SinkEntry]:
         raise error
@@ -260,7 +269,7 @@ def test_a_sink_of_the_applications_own_that_raises_anything_is_asked_again(
     with monkeypatch.context() as changed:
         changed.setattr(once.sink, "claim", broken)
         once.own(2)
-    assert once.reported(f"the sink failed to take claims ({error.__name__}")
+    assert once.reported(told)
     once.wait(2)
     assert once.ownership.holdings.ready().keys() == {2}
 
