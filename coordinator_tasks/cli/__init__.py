@@ -28,6 +28,7 @@ from coordinator_tasks.cli import (
     rights,
     snapshots,
     state_files,
+    states,
     topics,
     version,
 )
@@ -64,6 +65,7 @@ for part in (topics, rebalances, snapshots, state_files, consumers, audits, righ
     app.add_typer(part.commands)
 app.add_typer(offsets.commands, name="offsets", rich_help_panel="Topics and partitions")
 app.add_typer(dead_letters.commands, name="dead-letters", rich_help_panel="Topics and partitions")
+app.add_typer(states.commands, name="state", rich_help_panel="Topics and partitions")
 
 
 @app.callback()

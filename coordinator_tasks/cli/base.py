@@ -23,6 +23,7 @@ from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.machine.failures import CommonFailure
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.core.text.partition_text import by_reason, first
+from coordinator_tasks.fleet_values import SQLITE
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes.store import not_managed
 from coordinator_tasks.service.plan import transitions
@@ -41,6 +42,14 @@ Topics = Annotated[list[str] | None, typer.Argument(help="Managed topics; empty 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Execute = Annotated[bool, typer.Option("--execute", help="Make the change; the default only shows the change.")]
 Why = Annotated[str, typer.Option(help="The reason, in a single line; kept in the history.")]
+DatabasePlace = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATABASE",
+        help="A database's address, or its name in the settings (databases.NAME).",
+        show_default=False,
+    ),
+]
 By = Annotated[str, typer.Option(help="Person behind the request; your user name is kept as well.")]
 
 
@@ -80,6 +89,19 @@ def given_settings() -> Settings:
     settings = settings_from_environment()
     # librdkafka's own messages also appear in our error.
     return replace(settings, kafka={"log_level": "2", **settings.kafka})
+
+
+def database_address(place: str) -> str:
+    """Return the address of a database that is given by its address or its name. Raises `Refused`."""
+    if "://" in place:
+        return place
+    known = given_settings().databases
+    if place not in known:
+        raise Refused(
+            f"{place!r} is no address and no name of a database in the settings (known: {', '.join(sorted(known)) or 'none'}); give "
+            f"an address such as {SQLITE}{os.sep}path, or a name of databases.NAME"
+        )
+    return known[place]
 
 
 def how_of(how: Format, as_json: bool) -> Format:

@@ -1,6 +1,5 @@
 """Commands for the dead letters in a database that pipelines write."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,10 +8,19 @@ from typing import Annotated, Any
 
 import typer
 
-from coordinator_tasks.cli.base import Execute, Format, Json, Output, given_settings, how_of, listed, say_how_to_execute
+from coordinator_tasks.cli.base import (
+    DatabasePlace,
+    Execute,
+    Format,
+    Json,
+    Output,
+    database_address,
+    how_of,
+    listed,
+    say_how_to_execute,
+)
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.text.partition_text import counted, cut
-from coordinator_tasks.fleet_values import SQLITE
 from coordinator_tasks.logs import say_error
 from coordinator_tasks.tables import NOBODY, Table
 from spark_apps.dead_letters import Letter, table
@@ -23,21 +31,13 @@ MAX_LETTERS = 10_000
 SHOWN_ERROR_CHARS = 80
 
 commands = typer.Typer(name="dead-letters", help="Records that a pipeline could not process.")
-Place = Annotated[
-    str,
-    typer.Argument(
-        metavar="DATABASE",
-        help="A database's address, or its name in the settings (databases.NAME).",
-        show_default=False,
-    ),
-]
 Topic = Annotated[str, typer.Argument(help="The topic of the record.", show_default=False)]
 OfTopic = Annotated[str, typer.Option("--topic", help="Only dead letters of this topic.", show_default=False)]
 
 
 @commands.command("list")
 def list_letters(
-    database: Place,
+    database: DatabasePlace,
     topic: OfTopic = "",
     limit: Annotated[int, typer.Option(min=1, max=MAX_LETTERS, help="Maximum number of dead letters.")] = 100,
     how: Output = Format.TABLE,
@@ -54,7 +54,7 @@ def list_letters(
 
 @commands.command()
 def show(
-    database: Place,
+    database: DatabasePlace,
     topic: Topic,
     partition: Annotated[int, typer.Argument(min=0, help="The record's partition.", show_default=False)],
     offset: Annotated[int, typer.Argument(min=0, help="The record's offset.", show_default=False)],
@@ -75,7 +75,7 @@ def show(
 
 @commands.command()
 def drop(
-    database: Place,
+    database: DatabasePlace,
     topic: Annotated[str, typer.Option("--topic", help="The topic of the records.", show_default=False)],
     partition: Annotated[
         int | None, typer.Option(min=0, help="Only dead letters of this partition.", show_default=False)
@@ -134,17 +134,7 @@ def _first(cursor: Cursor, limit: int, where: Mapping[str, Any], *, strict: bool
 
 def _letters_of(place: str) -> AbstractContextManager[Cursor | None]:
     """Return a transaction of the database; `None` if it has no table of dead letters."""
-    return table.opened(place if "://" in place else _named(place))
-
-
-def _named(name: str) -> str:
-    known = given_settings().databases
-    if name not in known:
-        raise Refused(
-            f"{name!r} is no address and no name of a database in the settings (known: {', '.join(sorted(known)) or 'none'}); give "
-            f"an address such as {SQLITE}{os.sep}path, or a name of databases.NAME"
-        )
-    return known[name]
+    return table.opened(database_address(place))
 
 
 def _text(found: Sequence[Letter], every: int) -> str:

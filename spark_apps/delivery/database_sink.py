@@ -69,19 +69,19 @@ class DatabaseSink:
             self._make_tables(cursor)
             rows = [(writer.cluster, writer.topic, p, writer.topic_id, *_held(t, writer)) for p, t in _sorted(tokens)]
             cursor.merge(TABLE, COLUMNS, rows)
-            stored = _standing(cursor, writer, tokens)
+            stored = standing(cursor, writer, tokens)
             first_epochs = self._first_epochs(cursor, writer, tokens, stored)
             for partition, entry in taken(writer, tokens, forget, stored).items():
                 held, key = _held(entry.token, writer), (writer.cluster, writer.topic, partition)
                 cursor.execute(_TAKE, (writer.topic_id, entry.offset, *held, *key))
                 if entry.offset is None and stored[partition][1].offset is not None:
                     self._reset(cursor, writer, partition)
-            found = _standing(cursor, writer, tokens)
+            found = standing(cursor, writer, tokens)
             self._check(cursor, writer, tokens)
         with self._lock:
             self._prepared = True
         self._first_claim.close()
-        return {p: replace(standing, first_epoch=first_epochs.get(p)) for p, (_, standing) in found.items()}
+        return {p: replace(entry, first_epoch=first_epochs.get(p)) for p, (_, entry) in found.items()}
 
     def write(
         self, writer: Writer, steps: Mapping[int, SinkStep], rows: pa.Table, adding: Adding | None = None
@@ -91,7 +91,7 @@ class DatabaseSink:
         if not steps:
             return {}
         with self.database.transaction() as cursor:
-            refused = left_out(writer, steps, _standing(cursor, writer, steps), TABLE)
+            refused = left_out(writer, steps, standing(cursor, writer, steps), TABLE)
             kept = {partition: step for partition, step in _sorted(steps) if partition not in refused}
             if kept and adding is None:
                 self._add(cursor, writer, kept, without(rows, refused))
@@ -119,7 +119,7 @@ class DatabaseSink:
     ) -> None:
         """Add rows of records before the positions, in one transaction with `first`. Lock the positions only."""
         with self.database.transaction() as cursor:
-            _standing(cursor, writer, steps)
+            standing(cursor, writer, steps)
             first(cursor)
             self._add(cursor, writer, steps, rows)
 
@@ -155,7 +155,7 @@ class DatabaseSink:
             raise SinkUnavailable(f"the sink's database does not take claims ({first_line(error)})") from error
 
 
-def _standing(cursor: Cursor, writer: Writer, partitions: Collection[int]) -> dict[int, tuple[str, SinkEntry]]:
+def standing(cursor: Cursor, writer: Writer, partitions: Collection[int]) -> dict[int, tuple[str, SinkEntry]]:
     """Return topic id and entry of these partitions. Lock their rows in order until the transaction ends."""
     marks = ", ".join("?" for _ in partitions)
     where = f'WHERE cluster = ? AND topic = ? AND "partition" IN ({marks}) ORDER BY "partition"'

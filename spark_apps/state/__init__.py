@@ -34,9 +34,9 @@ class StatePartitionsAdded(CoordinatorError):
     partitions, which do not have the keys' state. The consumers process no record of the topic, and the state stays
     unchanged.
 
-    Remedy: give the operator another name, to begin with empty state at the present positions. To keep the state, copy
-    the records to a new topic and read that topic. If the producers keep each key in its partition, declare
-    `keeps_partition=True`.
+    Remedy: move the state by `coordinator state rehash`, if all records from before the addition are processed. Or give
+    the operator another name, to begin with empty state at the present positions. If the producers keep each key in its
+    partition, declare `keeps_partition=True`.
     """
 
     code = "KPC-100"

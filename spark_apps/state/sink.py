@@ -83,12 +83,14 @@ class StatefulSink(DatabaseSink):
         writer, operator = state.writer, self._operator
         if operator.keeps_partition:
             return
-        begun_with = self._begun_with.get(writer.topic_id) or state.begun_with(count if writer.partition_count else 0)
+        begun_with = self._begun_with.get(writer.topic_id)
+        if begun_with is None or count > begun_with:  # a re-hash may have raised the stored number
+            begun_with = self._begun_with[writer.topic_id] = state.begun_with(count if writer.partition_count else 0)
         if begun_with is not None and count > begun_with:
             raise StatePartitionsAdded(
                 f"cluster {writer.cluster}, topic {writer.topic}, operator {operator.name}: the topic has {count} partitions, and had "
-                f"{begun_with} when the state began, so the state of most keys lies in other partitions than their new records; give "
-                "the operator another name to begin without state, copy the records to a new topic, or declare "
+                f"{begun_with} when the state began, so the state of most keys lies in other partitions than their new records; run "
+                f"`coordinator state rehash DATABASE {writer.topic}`, give the operator another name to begin without state, or declare "
                 "keeps_partition=True if the producers keep each key in its partition"
             )
 

@@ -45,6 +45,11 @@ _WHERE = f'{_OPERATOR} AND "partition" = ?'
 _FIND = f'SELECT "key", name, value FROM {TABLE} WHERE {_WHERE}'  # noqa: S608
 _PARTITIONS = f'SELECT "partition", value FROM {TABLE} WHERE {_OPERATOR} AND "key" = ? AND name = ?'  # noqa: S608
 _TOPIC_ROW = f'SELECT value FROM {TABLE} WHERE {_WHERE} AND "key" = ? AND name = ?'  # noqa: S608
+_OPERATORS = (
+    f'SELECT operator FROM {TABLE} WHERE cluster = ? AND topic = ? AND topic_id = ? AND "partition" = ? AND name = ?'  # noqa: S608
+)
+_KEYS = f'SELECT DISTINCT "key" FROM {TABLE} WHERE {_WHERE} AND "key" > ? ORDER BY "key"'  # noqa: S608
+_MOVE = f'UPDATE {TABLE} SET "partition" = ? WHERE {_WHERE} AND "key" = ?'  # noqa: S608
 _DUE = (
     f'SELECT "key" FROM {TABLE} WHERE {_WHERE} AND name = ? AND expires <= ? ORDER BY expires, "key" LIMIT {DUE_KEYS}'  # noqa: S608
 )
@@ -81,9 +86,13 @@ class ClaimRow(msgspec.Struct, array_like=True, frozen=True):
 
 
 class TopicRow(msgspec.Struct, array_like=True, frozen=True):
-    """The state of an operator as a whole: the number of the topic's partitions when the state began."""
+    """The state of an operator as a whole: the number of the topic's partitions when the state began.
+
+    `moving_to`: the number of partitions to which a re-hash moves the state and has not ended; `None` = no re-hash.
+    """
 
     partition_count: int
+    moving_to: int | None = None
 
 
 def prepare(cursor: Cursor) -> None:
@@ -103,6 +112,14 @@ def check_columns(cursor: Cursor) -> None:
         )
 
 
+def operators_of(cursor: Cursor, writer: Writer) -> list[str]:
+    """Return the names of the topic's operators with state."""
+    if not cursor.has_table(TABLE):
+        return []
+    found = cursor.query(_OPERATORS, (writer.cluster, writer.topic, writer.topic_id, NO_PARTITION, TOPIC))
+    return sorted(name for (name,) in found)
+
+
 @dataclass(frozen=True, slots=True)
 class StateRows:
     """The rows of one operator of a topic, in the transaction of `cursor`."""
@@ -120,17 +137,24 @@ class StateRows:
 
         `partition_count`: the topic's present number; 0 = unknown. Returns `None` if both are unknown.
         """
-        if partition_count and not self._topic_rows():
-            value = msgspec.msgpack.encode(TopicRow(partition_count))
+        row = self.topic_row()
+        if row is None and partition_count:
             cluster, topic, topic_id, operator = self._place
-            row = (cluster, topic, topic_id, NO_PARTITION, operator, b"", TOPIC, value, None)
-            self.cursor.merge(TABLE, COLUMNS, [row])
-        for (value,) in self._topic_rows():
-            return self._row(TopicRow, NO_PARTITION, TOPIC, bytes(value)).partition_count
+            value = msgspec.msgpack.encode(TopicRow(partition_count))
+            self.cursor.merge(
+                TABLE, COLUMNS, [(cluster, topic, topic_id, NO_PARTITION, operator, b"", TOPIC, value, None)]
+            )
+            row = self.topic_row()
+        return None if row is None else row.partition_count
+
+    def topic_row(self) -> TopicRow | None:
+        """Return the row about the operator as a whole."""
+        for (value,) in self.cursor.query(_TOPIC_ROW, (*self._place, NO_PARTITION, b"", TOPIC)):
+            return self._row(TopicRow, NO_PARTITION, TOPIC, bytes(value))
         return None
 
-    def _topic_rows(self) -> list[tuple[bytes]]:
-        return self.cursor.query(_TOPIC_ROW, (*self._place, NO_PARTITION, b"", TOPIC))
+    def put_topic_row(self, row: TopicRow) -> None:
+        self.put(NO_PARTITION, [(b"", TOPIC, msgspec.msgpack.encode(row), None)])
 
     def first_epochs(self, epochs: Mapping[int, int]) -> dict[int, int]:
         """Return the epochs of the partitions' first claims; a partition without a first claim is noted with the given epoch."""
@@ -167,6 +191,15 @@ class StateRows:
 
     def delete(self, partition: int, rows: Iterable[tuple[bytes, str]]) -> None:
         self.cursor.executemany(_DELETE, [(*self._place, partition, *row) for row in rows])
+
+    def keys(self, partition: int, after: bytes, limit: int) -> list[bytes]:
+        """Return the partition's next keys in their order. `after`: the last key before; empty = from the first."""
+        found = self.cursor.query(f"{_KEYS} LIMIT {limit}", (*self._place, partition, after))
+        return [bytes(key) for (key,) in found]
+
+    def move(self, partition: int, target: int, keys: Collection[bytes]) -> None:
+        """Move all rows of these keys to another partition."""
+        self.cursor.executemany(_MOVE, [(target, *self._place, partition, key) for key in keys])
 
     def drop(self, partition: int, name: str) -> None:
         self.cursor.execute(_DROP, (*self._place, partition, name))

@@ -1,10 +1,16 @@
 """State moves with its partition on real servers: by a hand-off, and after a driver's death inside its transaction."""
 
+import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from spark_apps.delivery.database import Database
 from tests.integration.agent_site import Site, wait_for
@@ -111,6 +117,42 @@ def test_a_partition_whose_state_lies_in_another_file_is_not_read_and_its_owner_
     wait_for(lambda: refused in str(site.status("c").topics[site.topic].reports), "c reads nothing", START_S)
     site.assign(dict.fromkeys(range(2), "a"))
     stage.counts_all("a counts on from its state")
+
+
+def test_after_a_re_hash_every_key_counts_on_in_a_topic_with_more_partitions(stage: Stage) -> None:
+    site, keys = stage.site, [f"k{number}" for number in range(40)]
+
+    def send(what: str) -> None:
+        producer = Producer({"bootstrap.servers": site.kafka, "partitioner": "murmur2_random"})
+        for key in keys:
+            producer.produce(site.topic, b"{}", key=key)
+        producer.flush()
+        stage.sent.update(keys)
+        stage.counts_all(what)
+
+    command = [
+        sys.executable,
+        "-m",
+        "coordinator_tasks",
+        "state",
+        "rehash",
+        stage.url,
+        site.topic,
+        "--execute",
+        "--json",
+    ]
+    stage.start("a", stage.url)
+    site.assign(dict.fromkeys(range(2), "a"))
+    send("a counts each key in two partitions")
+    admin = AdminClient({"bootstrap.servers": site.kafka})
+    admin.create_partitions([NewPartitions(site.topic, 3)])[site.topic].result(20)
+    site.zk.ensure(site.paths.partition(site.topic, 2))
+    site.assign(dict.fromkeys(range(3), "a"))
+    wait_for(lambda: "KPC-100" in str(site.status("a").topics[site.topic].reports), "a holds the topic", START_S)
+    done = subprocess.run(command, env={**os.environ, **site.environment}, capture_output=True, timeout=60, check=True)
+    (moves,) = json.loads(done.stdout)
+    assert (moves["keys"], moves["before"], moves["after"], moves["partitioner"]) == (len(keys), 2, 3, "murmur2")
+    send("a counts each key on in three partitions")
 
 
 def test_the_windows_of_idle_partitions_close_without_a_later_record(site: Site, tmp_path: Path) -> None:
