@@ -35,7 +35,7 @@ HOURS = 6
 MEAN = 3_000.0
 """Records/s of the recorded load, on average."""
 RECORDED = Path(__file__).with_name("results") / "recorded_load.json"
-"""By `benchmarks.record_load`."""
+"""The rates of each partition in a working machine's topic: a record for every ten context switches, keyed by process."""
 BIN_S = 180
 """Of the plots: the worst lag, the most consumers and the moves so far of so many seconds are one point."""
 LAG_THRESHOLD = 10_000
