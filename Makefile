@@ -20,7 +20,7 @@ CODE := $(wildcard coordinator_tasks spark_apps dags plugins)
 ALL := $(CODE) $(wildcard tests benchmarks hatch_build.py)
 export PYTHONPATH := $(CURDIR):$(CURDIR)/plugins
 
-.PHONY: demo demo-stop help install check quick test test-all lint format types imports dead reader faults clusters docs simulate search mutants guards freeze sbom audit clean
+.PHONY: demo demo-stop help install check quick test test-all lint format types imports dead reader faults clusters docs simulate search mutants freeze sbom audit clean
 
 demo: install  ## shows a join, a drain and a crash on real servers; KEEP=1 leaves all running, ENSEMBLE=1 starts three of each
 	@$(BIN)/python -m coordinator_tasks.devstack.demo $(if $(ENSEMBLE),--ensemble) $(if $(KEEP),--keep)
@@ -99,9 +99,6 @@ search: install  ## every state that the rules can reach, within the bounds of t
 
 mutants: install  ## which suite notices which broken rule; LIMIT= seconds, goes on where build/mutants.json ends
 	@$(BIN)/python -m tests.simulation.mutation $(if $(LIMIT),--limit-s $(LIMIT))
-
-guards: install  ## changes the core, the agent and the plain consumer, place by place; LIMIT= seconds, goes on where it ended
-	@$(BIN)/python -m tests.simulation.guards $(if $(LIMIT),--limit-s $(LIMIT))
 
 reader: install  ## the reader in the JVM on SEEDS topics of random content; START= the first seed, as a failure names it
 	READER_SEEDS=$(or $(SEEDS),100) READER_START=$(START) $(BIN)/python -m pytest tests/integration/test_reader_content.py -k never_tried

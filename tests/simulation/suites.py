@@ -44,12 +44,7 @@ def _search(_tests: Tests, _change: Change) -> bool:
 
 
 def _simulation(_tests: Tests, _change: Change) -> bool:
-    return histories(SEEDS)
-
-
-def histories(count: int) -> bool:
-    """Return whether any of the first seeds breaks a rule."""
-    return any(run_seed(seed).broken for seed in range(count))
+    return any(run_seed(seed).broken for seed in range(SEEDS))
 
 
 SUITES: dict[str, Suite] = {"unit": _unit, "machine": _machine, "search": _search, "simulation": _simulation}

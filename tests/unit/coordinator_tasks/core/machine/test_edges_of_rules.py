@@ -1,5 +1,5 @@
 """Rules at their edges: the last counting value, the first value beyond, and the half of a condition that the tests by
-subject do not need. Found by changing every comparison and condition (`tests.simulation.guards`)."""
+subject do not need."""
 
 import json
 from dataclasses import replace
