@@ -1,11 +1,9 @@
 """Reads what the audit sink wrote."""
 
 import sqlite3
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coordinator_tasks.devstack.demo.evidence import Row
 from spark_apps.delivery.audit_sink import AUDIT_COLUMNS
 from spark_apps.delivery.dialects.sqlite import BUSY_TIMEOUT_S
 
@@ -22,13 +20,3 @@ def read_audit(folder: Path) -> list[dict[str, Any]]:
             connection.close()
         found.extend(dict(zip(names, row, strict=True)) for row in rows)
     return found
-
-
-def row_of(named: Mapping[str, Any]) -> Row:
-    """A row of the audit, whatever its topic."""
-    return Row(**{name: value for name, value in named.items() if name != "topic"})
-
-
-def audit_rows(folder: Path) -> list[Row]:
-    """All rows of an audit folder of one topic."""
-    return [row_of(one) for one in read_audit(folder)]
