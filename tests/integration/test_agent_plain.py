@@ -1,14 +1,13 @@
 """Plain consumers on real ZooKeeper and Kafka; the test writes what the coordinator would."""
 
-import json
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from coordinator_tasks.core.codecs.member_codec import decode_claim, decode_member
-from coordinator_tasks.core.model import Committed, Ending, Token
+from coordinator_tasks.core.codecs.member_codec import decode_member
+from coordinator_tasks.core.model import Committed, Token
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from spark_apps.plain import Output, Record
@@ -72,26 +71,6 @@ def test_an_overwritten_entry_is_written_again(site: Site) -> None:
     assert one.close() == 0
 
 
-def test_a_clean_leave_gives_everything_away_and_ends_by_number(site: Site) -> None:
-    rows = Ledger()
-    one, two = Consumer(site, "a", rows), Consumer(site, "b", rows)
-    site.assign(dict.fromkeys(range(4), "a"))
-    wait_for(lambda: site.runs("a") == dict.fromkeys(range(4), True), "a runs everything")
-    site.produce(50)
-    one.consumer.leave(20.0)
-    wait_for(lambda: site.zk.find(site.paths.directive("a")), "the draining mark is there")
-    assert site.status("a").health == "leaving"
-    site.hand_off(dict.fromkeys(range(4), "b"))
-    one.thread.join(15)
-    assert one.code == 0
-    assert site.zk.find(site.paths.member("a")) is None
-    claim = decode_claim("", site.zk.get(site.paths.id("a")).data, "a", 0)
-    assert list(claim.ended.values()) == [Ending.LEFT]
-    wait_for(lambda: site.runs("b") == dict.fromkeys(range(4), True), "b runs everything")
-    assert {p: rows.offsets(p) for p in range(4)} == {p: list(range(50)) for p in range(4)}
-    assert two.close() == 0
-
-
 def test_a_sink_that_is_away_is_waited_for_and_a_poison_record_stops_its_partition_alone(site: Site) -> None:
     """Its consumer stays, reads no further where it waits, says why, and gives the partition away at once."""
     rows, gone, poison, other = Ledger(), threading.Event(), b"12", another_topic(site)
@@ -134,42 +113,6 @@ def test_a_sink_that_is_away_is_waited_for_and_a_poison_record_stops_its_partiti
     assert {p: rows.offsets(p) for p in range(4)} == {p: list(range(30)) for p in range(4)}
     wait_for(lambda: site.status("a").health == "ok", "nothing fails any more")
     assert (one.close(), two.close()) == (0, 0)
-
-
-def test_after_kill_9_the_next_incarnation_starts_from_the_committed_position(site: Site, tmp_path: Path) -> None:
-    file = tmp_path / "rows.jsonl"
-
-    def rows() -> list[tuple[int, int]]:
-        lines = file.read_text().splitlines() if file.exists() else []
-        whole = (json.loads(line) for line in lines if line.endswith("}"))  # kill -9 may leave the beginning of one
-        return [(row["partition"], row["offset"]) for row in whole]
-
-    first = site.plain_process("a", file, "--close-timeout", "0.5")
-    try:
-        wait_for(lambda: site.zk.find(site.paths.member("a")), "a registers")
-        site.assign(dict.fromkeys(range(4), "a"))
-        traffic = Traffic(site, per_second=300)
-        wait_for(lambda: len(rows()) > 400, "records flow")
-    finally:
-        first.kill()
-        first.wait()
-    sent = traffic.close()
-    before, committed = set(rows()), site.committed()
-    wait_for(lambda: site.zk.find(site.paths.member("a")) is None, "the session ends")
-    second = site.plain_process("a", file, "--close-timeout", "0.5")
-    try:
-        wait_for(lambda: site.zk.find(site.paths.member("a")), "a registers again")
-        seen = len(rows())
-        site.assign(dict.fromkeys(range(4), "a"), guarded=frozenset(range(4)))
-        everything = {(p, offset) for p in range(4) for offset in range(sent)}
-        wait_for(lambda: set(rows()) >= everything, "everything is consumed")
-        again = rows()[seen:]
-    finally:
-        second.terminate()
-        assert second.wait(60) == 0
-    for partition in range(4):
-        assert min(offset for p, offset in again if p == partition) == committed[partition].offset
-    print(f"\nafter kill -9: {len(before & set(again))} of {4 * sent} records once more")
 
 
 def test_without_zookeeper_consumers_go_on_and_come_back(kafka: EmbeddedKafka, tmp_path: Path) -> None:

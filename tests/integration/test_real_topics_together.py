@@ -1,4 +1,4 @@
-"""Many topics of one partition on real servers: consumers share all of them, through a join, a leave and a death."""
+"""Many topics of one partition on real servers: consumers share all of them, through a death and a join."""
 
 import os
 from collections import Counter
@@ -18,19 +18,19 @@ from tests.integration.real_site import LIMIT_S, Managed
 from tests.stable import stable_node
 
 pytestmark = [pytest.mark.integration, pytest.mark.promise]
-SMALL = 12
+SMALL = 11
 Held = dict[tuple[str, int], tuple[str, int]]
 """Topic and partition → owner, and the epoch at which the holding began: a move there and back changes the epoch."""
 
 
 @contextmanager
-def shop(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, partitions: int, small: int) -> Iterator[Managed]:
-    """One topic of so many partitions, and `small` topics of one partition, in one group."""
-    made = Managed(Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=partitions))
+def shop(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Iterator[Managed]:
+    """Topics of one partition in one group."""
+    made = Managed(Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=1))
     site = made.site
     try:
         with open_coordinator(site.settings) as c:
-            for name in names(site, small)[1:]:
+            for name in names(site)[1:]:
                 site.admin.create_topic(name, 1)
                 wait_for(lambda: site.admin.describe([name])[name] is not None, f"a broker knows {name}")  # noqa: B023
                 topics.add_topic(c, name, site.group, actor=PERSON)
@@ -39,17 +39,17 @@ def shop(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, partitions: int, sm
         made.close()
 
 
-def names(site: Site, small: int) -> list[str]:
-    return [site.topic, *(f"{site.topic}-{number}" for number in range(small))]
+def names(site: Site) -> list[str]:
+    return [site.topic, *(f"{site.topic}-{number}" for number in range(SMALL))]
 
 
-def shared(site: Site, small: int, consumers: Sequence[str]) -> Held:
+def shared(site: Site, consumers: Sequence[str]) -> Held:
     """Wait until all topics are Stable, exactly these consumers have everything, and counts differ by at most one."""
     found: Held = {}
 
     def settled() -> bool:
         found.clear()
-        for name in names(site, small):
+        for name in names(site):
             node = stable_node(site.zk.find, site.paths, name)
             if node is None or not node.assignments:
                 return False
@@ -66,41 +66,26 @@ def totals(held: Held) -> Counter[str]:
     return Counter(owner for owner, _ in held.values())
 
 
-def test_consumers_of_many_small_topics_share_them_through_a_join_and_a_leave(
-    zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka
-) -> None:
-    with shop(zookeeper, kafka, 3, SMALL) as managed:
-        site = managed.site
-        managed.join("a")
-        with managed.looping():
-            assert totals(shared(site, SMALL, "a")) == {"a": SMALL + 3}
-            managed.join("b")
-            managed.join("c")
-            assert totals(shared(site, SMALL, "abc")) == {"a": 5, "b": 5, "c": 5}
-            managed.consumers["c"].close()
-            assert totals(shared(site, SMALL, "ab")).total() == SMALL + 3
-
-
 def test_a_killed_consumer_of_many_small_topics_costs_only_its_own_partitions_a_move(
     zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka
 ) -> None:
-    with shop(zookeeper, kafka, 1, SMALL - 1) as managed:
-        site, small = managed.site, SMALL - 1
+    with shop(zookeeper, kafka) as managed:
+        site = managed.site
         doomed = site.plain_process("c", Path(os.devnull))
         try:
             managed.join("a")
             managed.join("b")
             wait_for(lambda: site.zk.find(site.paths.member("c")), "c registers", LIMIT_S)
             with managed.looping():
-                before = shared(site, small, "abc")
+                before = shared(site, "abc")
                 assert totals(before) == {"a": 4, "b": 4, "c": 4}
                 doomed.kill()
-                survived = shared(site, small, "ab")
+                survived = shared(site, "ab")
                 assert {at for at in before if survived[at] != before[at]} == {
                     at for at, (owner, _) in before.items() if owner == "c"
                 }
                 managed.join("d")
-                after = shared(site, small, "abd")
+                after = shared(site, "abd")
                 moved = [at for at in survived if after[at] != survived[at]]
                 assert (totals(after), len(moved)) == ({"a": 4, "b": 4, "d": 4}, 4)
         finally:
