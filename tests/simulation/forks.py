@@ -159,10 +159,6 @@ class Tests:
     def _cost(self, name: str) -> tuple[float, str]:
         return (AROUND_S + self.seconds[name]) / (1 + self._failed[self._number[name]]), name
 
-    def of(self, files: Collection[str]) -> list[pytest.Item]:
-        """Return all tests of these files."""
-        return [item for name, item in self.items.items() if name.partition("::")[0] in files]
-
     def fail(self, items: list[pytest.Item]) -> bool:
         """Return whether any of these tests fails."""
         for item, following in pairwise([*items, None]):
@@ -184,8 +180,7 @@ class Tests:
 class _Instead:
     """A plugin of pytest: collected tests are handed over instead of being run."""
 
-    def __init__(self, measured: Collection[str], work: Callable[[Tests], int]) -> None:
-        self.measured = measured
+    def __init__(self, work: Callable[[Tests], int]) -> None:
         self.work = work
         self.result = 2
 
@@ -194,7 +189,7 @@ class _Instead:
         for item in session.items:
             _once_is_enough(item)
         tests = Tests(session, {item.nodeid: item for item in session.items})
-        _measure(tests, tests.of(self.measured))
+        _measure(tests, session.items)
         _living()
         gc.collect()
         gc.freeze()  # present objects are not examined again in every fork
@@ -205,22 +200,20 @@ class _Instead:
 def _once_is_enough(item: pytest.Item) -> None:
     """Stop Hypothesis at the first failing example, without looking for a smaller one."""
     enough = {"phases": (Phase.explicit, Phase.generate), "report_multiple_bugs": False, "database": None}
-    cls, test = getattr(item, "cls", None), getattr(item, "obj", None)
-    if isinstance(getattr(cls, "settings", None), settings):
-        cls.settings = settings(cls.settings, **enough)  # type: ignore[union-attr]
+    test = getattr(item, "obj", None)
     own = getattr(test, "_hypothesis_internal_use_settings", None)
     if own is not None:
         getattr(test, "__func__", test)._hypothesis_internal_use_settings = settings(own, **enough)
 
 
-def with_tests(measured: Collection[str], others: Collection[str], work: Callable[[Tests], int]) -> int:
-    """Collect these files and do `work`, without writes to the tree; the functions run by `measured` are found out."""
+def with_tests(files: Collection[str], work: Callable[[Tests], int]) -> int:
+    """Collect these files and do `work`, without writes to the tree; the functions run by each test are found out."""
     with tempfile.TemporaryDirectory(prefix="forks-") as folder:
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = folder
-        instead = _Instead(measured, work)
+        instead = _Instead(work)
         options = (*_QUIETLY, f"--basetemp={folder}/pytest", f"--rootdir={ROOT}")
         os.chdir(ROOT)
-        pytest.main([*options, *measured, *others], plugins=[instead])
+        pytest.main([*options, *files], plugins=[instead])
         return instead.result
 
 

@@ -12,7 +12,7 @@ import sys
 
 from tests.simulation.forks import BROKEN, ENDLESS, ROOT, Change, Tests, each, keep, with_tests
 from tests.simulation.mutants import MUTANTS, Mutant, mutated
-from tests.simulation.suites import MACHINE, SUITES, UNIT
+from tests.simulation.suites import SUITES, UNIT
 
 FILE = ROOT / "build" / "mutants.json"
 
@@ -25,8 +25,7 @@ def main() -> int:
     parser.add_argument("--suites", nargs="*", default=list(SUITES), choices=list(SUITES))
     parser.add_argument("--limit-s", type=float, default=float("inf"), help="begin nothing further after so long")
     given = parser.parse_args()
-    asked = UNIT if "unit" in given.suites else ()
-    return with_tests(asked, MACHINE, lambda tests: _all(tests, given))
+    return with_tests(UNIT, lambda tests: _all(tests, given))
 
 
 def _all(tests: Tests, given: argparse.Namespace) -> int:

@@ -19,7 +19,6 @@ UNIT = (
     ),
     "tests/scenarios/test_scenarios.py",
 )
-MACHINE = ("tests/simulation/test_machine.py",)
 SEEDS = 1500
 
 Suite = Callable[[Tests, Change], bool]
@@ -28,10 +27,6 @@ Suite = Callable[[Tests, Change], bool]
 
 def _unit(tests: Tests, change: Change) -> bool:
     return tests.fail(tests.running(change.places))
-
-
-def _machine(tests: Tests, _change: Change) -> bool:
-    return tests.fail(tests.of(MACHINE))
 
 
 def _search(_tests: Tests, _change: Change) -> bool:
@@ -47,4 +42,4 @@ def _simulation(_tests: Tests, _change: Change) -> bool:
     return any(run_seed(seed).broken for seed in range(SEEDS))
 
 
-SUITES: dict[str, Suite] = {"unit": _unit, "machine": _machine, "search": _search, "simulation": _simulation}
+SUITES: dict[str, Suite] = {"unit": _unit, "search": _search, "simulation": _simulation}
