@@ -14,12 +14,11 @@ PARALLELISM = 2
 
 
 class FakePlanner:
-    """`give` and `take` change what is owned, at any time; `passed` holds what has gone through the sink."""
+    """`give` adds what is owned, at any time; `passed` holds what has gone through the sink."""
 
     def __init__(self, topic: str, bootstrap_servers: str) -> None:
         self.topic = topic
         self.options: SourceOptions | None = None
-        self.attached: list[str] = []
         self.passed: dict[int, int] = {}
         self.latest_calls = 0
         self.settings = {"bootstrap.servers": bootstrap_servers}
@@ -33,18 +32,8 @@ class FakePlanner:
             self._owned[partition] = (start, epoch)
             self._lock.notify_all()
 
-    def take(self, partition: int, timeout_s: float = 20.0) -> int:
-        """Stop owning it; returns the position up to which everything has passed the sink."""
-        with self._lock:
-            start, _ = self._owned.pop(partition)
-            end = self._planned.pop(partition, start)
-            if not self._lock.wait_for(lambda: self.passed.get(partition, start) >= end, timeout_s):
-                raise TimeoutError(f"partition {partition} did not pass the sink")
-            return end
-
     def attach(self, reader: str, options: SourceOptions) -> Attached:
         self.options = options
-        self.attached.append(reader)
         return Attached(self.settings, options.fail_on_data_loss)
 
     def detach(self, reader: str) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from spark_apps.delivery.database import Cursor, Database
 from spark_apps.delivery.database_sink import DatabaseSink
 from spark_apps.delivery.hooks import ConsumerInterceptor, ConsumerRebalanceListener
-from spark_apps.pipelines import AtMostOnce, ExactlyOnce
+from spark_apps.pipelines import ExactlyOnce
 
 UNWANTED = b"unwanted"
 TABLE = "written"
@@ -67,21 +67,3 @@ def sink_of(url: str, writer: str, die: Path | None = None) -> DatabaseSink:
 def build(stream: DataFrame, settings: Mapping[str, str]) -> ExactlyOnce:
     sink = sink_of(settings["database"], "spark", Path(settings["die"]))
     return ExactlyOnce(stream.select(*COLUMNS[:-1]), sink)
-
-
-def at_most_once(stream: DataFrame, settings: Mapping[str, str]) -> AtMostOnce:
-    """Says what it was given when it is to die, and as what it runs."""
-    database, die = Database(settings["database"]), Path(settings["die"])
-
-    def write(batch: DataFrame, _: int) -> None:
-        rows, context = batch.toArrow(), batch.sparkSession.sparkContext
-        if die.exists() and rows.num_rows:
-            given = [[row["partition"], row["offset"]] for row in rows.to_pylist()]
-            runs = {"query": context.getLocalProperty("spark.job.description"), "tags": sorted(context.getJobTags())}
-            say(Path(settings["said"]), {"given": given, **runs})
-            os.kill(os.getpid(), signal.SIGKILL)
-        with database.transaction() as cursor:
-            prepare(cursor)
-            add(cursor, rows, "spark")
-
-    return AtMostOnce(stream.select(*COLUMNS[:-1]).writeStream.foreachBatch(write))

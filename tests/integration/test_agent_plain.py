@@ -58,19 +58,6 @@ def test_a_fenced_zombie_stops_within_a_second_though_its_picture_is_old(site: S
     assert one.close() == 0
 
 
-def test_an_overwritten_entry_is_written_again(site: Site) -> None:
-    rows = Ledger()
-    one = Consumer(site, "a", rows)
-    site.produce(10)
-    site.assign(dict.fromkeys(range(4), "a"))
-    wait_for(lambda: site.committed().get(2, Committed(0)).offset == 10, "everything is committed")
-    older = Committed(3, Token(0, 1, "g1"), "zombie", site.cluster, site.node.topic_id)
-    site.offsets.commit(site.topic, {2: older})
-    wait_for(lambda: site.committed()[2].owner == "a" and site.committed()[2].offset == 10, "a writes its own again", 5)
-    assert any("overwritten by zombie" in text for text in site.topic_status("a").reports)
-    assert one.close() == 0
-
-
 def test_a_sink_that_is_away_is_waited_for_and_a_poison_record_stops_its_partition_alone(site: Site) -> None:
     """Its consumer stays, reads no further where it waits, says why, and gives the partition away at once."""
     rows, gone, poison, other = Ledger(), threading.Event(), b"12", another_topic(site)

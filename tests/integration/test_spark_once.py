@@ -1,8 +1,8 @@
-"""Exactly once and at most once through Spark: a driver dies within a batch, and a plain consumer goes on."""
+"""Exactly once through Spark: a driver dies within a batch, and a plain consumer goes on."""
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +11,16 @@ import pytest
 from coordinator_tasks.core.model import Committed, Token
 from spark_apps.delivery import Delivery
 from spark_apps.delivery.database import Database
-from spark_apps.plain import Output, Record
+from spark_apps.plain import Output
 from spark_apps.records.agent_socket import LONGEST_WAIT_S
 from tests.integration.agent_site import Site, wait_for
-from tests.integration.once_pipeline import COLUMNS, TABLE, UNWANTED, at_most_once, prepare, sink_of
+from tests.integration.once_pipeline import TABLE, UNWANTED, sink_of
 from tests.integration.real_site import Consumer
 from tests.integration.test_agent_spark import START_S, SparkProcess
 from tests.postgres_server import sink_url
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 PIPELINE = "tests.integration.once_pipeline"
-ALL = [(p, offset) for p in range(2) for offset in range(600)]
 
 
 class Stage:
@@ -100,32 +99,3 @@ def test_a_driver_that_dies_inside_its_transaction_leaves_nothing_lost_and_nothi
     assert [(p, offset) for p, offset, writer in stage.seen() if writer == "plain"] == rest
     assert len(stage.seen()) == 1200
     assert plain.close() == 0
-
-
-def test_a_driver_that_dies_between_the_commit_and_its_sink_loses_that_batch_and_doubles_nothing(stage: Stage) -> None:
-    site, database = stage.site, Database(stage.url)
-
-    def sink(topic: str, records: Sequence[Record]) -> None:
-        with database.transaction() as cursor:
-            cursor.load(TABLE, COLUMNS, [(topic, one.partition, m.offset(), "plain") for one, m in records])
-
-    with database.transaction() as cursor:
-        prepare(cursor)
-    stage.start(at_most_once.__name__)
-    site.produce(300)
-    site.assign(dict.fromkeys(range(2), "a"))
-    wait_for(lambda: len(stage.seen()) == 600, "a processes everything", START_S)
-    stage.dies(300)
-    (said,) = stage.said()
-    given = [(partition, offset) for partition, offset in said["given"]]
-    reached = {p: max([300, *(offset + 1 for one, offset in given if one == p)]) for p in range(2)}
-    assert site.positions() == reached, "it was committed before the sink saw it"
-    assert said["query"].startswith(site.topic)
-    assert site.topic in said["tags"]
-    plain = Consumer(site, "b", Output(sink, Delivery.AT_MOST_ONCE))
-    site.assign(dict.fromkeys(range(2), "b"), guarded=frozenset(range(2)))
-    wait_for(lambda: all(site.committed()[p].offset == 600 for p in range(2)), "b processes the rest", START_S)
-    assert plain.close() == 0
-    database.close()
-    arrived = [(partition, offset) for partition, offset, _ in stage.seen()]
-    assert (sorted(arrived + given), bool(given)) == (ALL, True), "nothing comes twice, and that very batch is lost"

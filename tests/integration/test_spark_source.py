@@ -7,7 +7,7 @@ import sqlite3
 import sys
 import time
 import uuid
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -112,73 +112,6 @@ def stage(spark: SparkSession, server: AgentServer, kafka: EmbeddedKafka, tmp_pa
     one = Stage(spark, server, kafka, tmp_path)
     yield one
     one.close()
-
-
-def test_ownership_changes_inside_a_running_query(stage: Stage) -> None:
-    topic, each = new_topic(stage.servers, 6), 50
-    planner = stage.planner(topic)
-    for partition in range(4):
-        planner.give(partition, 0, 1)
-    query = stage.start(stage.stream(topic))
-
-    def send() -> None:
-        for partition in range(6):
-            produce(stage.servers, topic, [b"v"] * each, partition)
-
-    send()
-    stage.wait(lambda: len(stage.rows) >= 4 * each)
-    send()
-    left = {partition: planner.take(partition) for partition in (0, 1)}
-    planner.give(4, 0, 2)
-    planner.give(5, 0, 2)
-    gone = time.monotonic()
-    send()
-    stage.wait(lambda: {2, 3, 4, 5} <= {row["partition"] for row in stage.rows if row["at"] > gone})
-    away = {row["partition"] for row in stage.rows if row["at"] > gone}
-    planner.give(0, left[0], 3)
-    send()
-    stage.wait(lambda: any(row["epoch"] == 3 for row in stage.rows))
-    planner.give(1, left[1], 4)
-    stage.wait(lambda: len(stage.rows) >= 6 * 4 * each)
-
-    assert away == {2, 3, 4, 5}
-    found: dict[int, list[int]] = defaultdict(list)
-    for row in stage.rows:
-        found[row["partition"]].append(row["offset"])
-    assert found == {partition: list(range(4 * each)) for partition in range(6)}
-    assert {row["epoch"] for row in stage.rows if row["partition"] in (2, 3)} == {1}
-    assert {row["epoch"] for row in stage.rows if row["partition"] == 0} == {1, 3}
-    assert {(row["consumer"], row["incarnation"]) for row in stage.rows} == {("consumer-a", 3)}
-    assert query.isActive
-    assert len(planner.attached) == 1
-
-
-def test_columns_and_values_are_those_of_kafka(stage: Stage) -> None:
-    topic = new_topic(stage.servers, 3)
-    headers: list[tuple[str, str | bytes | None]] = [("a", b"1"), ("a", b"2"), ("none", None), ("empty", b"")]
-    producer = Producer({"bootstrap.servers": stage.servers})
-    producer.produce(topic, b"value", b"key", partition=0, timestamp=1_700_000_000_123, headers=headers)
-    producer.produce(topic, None, b"tombstone", partition=0)
-    producer.produce(topic, b"", None, partition=0)
-    producer.produce(topic, bytes(range(256)), b"", partition=2)
-    producer.flush(20)
-    planner = stage.planner(topic)
-    for partition in range(3):  # partition 1 stays empty
-        planner.give(partition, 0, 1)
-    stage.start(stage.stream(topic, includeHeaders="true"))
-    stage.wait(lambda: len(stage.rows) == 4)
-    rows = sorted(stage.rows, key=lambda row: (row["partition"], row["offset"]))
-    assert [(row["key"], row["value"]) for row in rows] == [
-        (b"key", b"value"),
-        (b"tombstone", None),
-        (None, b""),
-        (b"", bytes(range(256))),
-    ]
-    assert rows[0]["headers"] == [{"key": key, "value": value} for key, value in headers]
-    assert rows[1]["headers"] is None
-    assert {row["topic"] for row in rows} == {topic}
-    assert {row["timestampType"] for row in rows} == {0}
-    assert rows[0]["timestamp"].timestamp() == pytest.approx(1_700_000_000.123)
 
 
 def of_spark(stream: DataFrame, *given: Any) -> Any:
