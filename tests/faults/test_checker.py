@@ -99,17 +99,6 @@ def processed(partition: int, offset: int, owner: str, at: float = LATE) -> Call
     return lambda run: with_rows(run, row(partition, offset, owner, 1, at))
 
 
-def a_taker_that_starts_before_the_release(run: Run) -> Run:
-    early = RELEASED_AT - 0.5
-    rows = [replace(r, processed_at=early) if (r.consumer, r.partition) == ("c", 1) else r for r in run.rows]
-    return replace(run, rows=rows)
-
-
-def a_taker_that_begins_behind_the_release(run: Run) -> Run:
-    kept = [r for r in run.rows if (r.partition, r.offset) != (1, TAKEN_OFFSET)]
-    return replace(run, rows=[*kept, row(1, TAKEN_OFFSET, "c", 2, LATE)])
-
-
 LIES: dict[str, tuple[str, Callable[[Run], Run]]] = {
     "a record that nobody processed": (
         "lost",
@@ -118,15 +107,10 @@ LIES: dict[str, tuple[str, Callable[[Run], Run]]] = {
     "a record of another content": ("invented", changed(3, 20, sequence=7)),
     "a record from before the start": ("invented", lambda run: replace(run, base={**run.base, 3: 5})),
     "a giver that goes on after its release": ("unowned", processed(1, TAKEN_OFFSET, "b", RELEASED_AT + 0.2)),
-    "a row under an epoch that nobody granted": ("unowned", changed(3, 39, epoch=9)),
-    "a row of another incarnation": ("unowned", changed(3, 39, incarnation=2)),
     "a zombie that wakes up after its partition was given away": ("unowned", processed(0, KILLED_OFFSET, "a")),
-    "a taker that starts before the release": ("unowned", a_taker_that_starts_before_the_release),
-    "a record twice by the same owner": ("duplicated", processed(3, 39, "b")),
     "a death that repeats what was committed": ("duplicated", committed(0, KILLED_OFFSET, "a", 1, TAKEN_AT - 0.15)),
     "a death blamed on somebody who lived": ("duplicated", lambda run: replace(run, killed=frozenset({("b", 1)}))),
     "an owner that leaves a record out and comes back to it": ("disordered", changed(3, 10, processed_at=LATE)),
-    "a taker that begins behind the release": ("disordered", a_taker_that_begins_behind_the_release),
     "a commit ahead of the sink": ("skipped", committed(3, 30, "b", 1, 1001.0)),
     "a commit of what was never processed": ("skipped", committed(3, RECORDS + 5, "b", 1)),
     "a newer owner that starts behind the effective position": (
