@@ -463,35 +463,6 @@ def test_a_topic_that_kafka_does_not_let_us_describe_is_named_and_holds_up_no_ot
 
 # What cannot be read -------------------------------------------------------------------------------------------------
 
-UNREADABLE = [
-    pytest.param(b"{", "JSON", id="broken JSON"),
-    pytest.param(b"[]", "object", id="no object"),
-    pytest.param(b'{"version":99}', "version 99", id="an unknown version"),
-    pytest.param(b"\xff\xfe", "UTF-8", id="no text"),
-    pytest.param(b" " * 1_000_001, "bytes", id="an oversized one"),
-]
-
-
-@pytest.mark.parametrize(("data", "problem"), UNREADABLE)
-@pytest.mark.parametrize("kind", ["config", "state", "assignments", "release"])
-def test_a_znode_that_cannot_be_read_holds_its_topic_alone(kind: str, data: bytes, problem: str) -> None:
-    site = stable_site("a", "b", names=("orders", "payments"))
-    site.starts("c")
-    site.clock.advance(2)
-    path = f"{site.paths.base}/{kind}/orders"
-    if kind == "release":
-        transitions.plan(site.coordinator, ["orders"], ONE)
-        path = site.paths.partition("orders", next(iter(site.node().handoff)))
-    site.server.overwrite(path, data)
-    version = site.server.node(path).version
-    report, fine = transitions.plan(site.coordinator, ["orders", "payments"], ONE)
-    assert report.outcome is TopicOutcome.HELD
-    assert path in report.reason
-    assert problem in report.reason
-    assert fine.outcome is TopicOutcome.WRITTEN
-    assert (site.server.node(path).data, site.server.node(path).version) == (data, version)
-    assert tuple(transitions.due(site.coordinator)) == ("payments",)
-
 
 def test_a_topics_node_that_somebody_has_emptied_is_named_and_never_written_over() -> None:
     site = stable_site("a", "b", names=("orders", "payments"))
@@ -529,18 +500,6 @@ def test_a_commit_in_a_partition_that_is_not_listed_yet_shows_that_zookeeper_was
     topics.refresh_partitions(site.coordinator)
     site.settles()
     assert site.node().epoch > node.epoch + 3
-
-
-@pytest.mark.parametrize("name", ["a b", "..", "x" * 250, "ä", "%2f", "{{ds}}", "'; drop table"])
-def test_names_that_no_topic_or_consumer_can_have_stop_nobody_else(site: Site, name: str) -> None:
-    for folder in (site.paths.configs, site.paths.states, site.paths.directives, site.paths.assignments):
-        site.zk.transact([Create(f"{folder}/{name}", b"{}")])
-    site.starts("c")
-    site.clock.advance(2)
-    reports = {r.topic: r for r in transitions.plan(site.coordinator, transitions.topics(site.coordinator), ONE)}
-    assert reports["orders"].outcome is TopicOutcome.WRITTEN
-    assert reports[name].outcome is TopicOutcome.HELD
-    assert tuple(transitions.due(site.coordinator)) == ("orders",)
 
 
 def with_a_holding_of_the_future(site: Site) -> None:
