@@ -1,8 +1,8 @@
 """A consumer that speaks the whole protocol and reads nothing: registration, interface, hand-offs, releases.
 
 Dozens of topics cost it one ZooKeeper session and one thread. As a process (the launch tests submit it to Spark):
-`python stub_consumer.py --consumer ID [--run-folder DIR] [--note TEXT] [--topics NAME ...]`, with its settings in the environment;
-`note` is written into the run folder; without `topics` it takes any.
+`python stub_consumer.py --consumer ID [--run-folder DIR] [--topics NAME ...]`, with its settings in the environment;
+without `topics` it takes any.
 """
 
 import argparse
@@ -187,13 +187,11 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--consumer", required=True)
     parser.add_argument("--run-folder", default="")
-    parser.add_argument("--note", default="")
     parser.add_argument("--topics", nargs="*", default=[])
     given = parser.parse_args()
     stub = StubConsumer(settings_from_environment(), given.consumer, tuple(given.topics))
     with stopped_by(signal.SIGTERM) as ended, stub:
         if given.run_folder:
-            (Path(given.run_folder) / "note").write_text(given.note)
             (Path(given.run_folder) / "incarnation").write_text(f"{stub.incarnation}\n")
         print(f"{given.consumer} serves as process {os.getpid()}", flush=True)
         ended.wait()
