@@ -64,6 +64,3 @@ def test_a_topic_and_its_sink_are_told_when_a_consumer_begins_and_ends(
         assert begin["job"]["name"] == f"{site.cluster}.{site.group}.{site.topic}"
         assert [(one["namespace"], one["name"]) for one in end["inputs"]] == [(f"kafka://{site.kafka}", site.topic)]
         assert [(one["namespace"], one["name"]) for one in end["outputs"]] == [("file", sink)]
-
-
-# Launched by Airflow ---------------------------------------------------------------------------------------------------
