@@ -6,10 +6,10 @@ from typing import Any
 from airflow.sdk import DAG, Param
 from coordinator_plugin.clusters import dag_id
 from coordinator_plugin.dagparts import COMMON, cluster_param, dry_run_param, tags
+from coordinator_plugin.forms import FORMS
 from coordinator_plugin.upkeep import ActionOperator, WatchSensor
 
 from coordinator_tasks.service.actions.action import Action
-from coordinator_tasks.service.actions.declarations import ACTIONS
 
 MAX_RUNS = 4
 MAX_FOLLOWING = 50
@@ -46,6 +46,5 @@ def build(action: Action) -> DAG:
     return dag
 
 
-for one in ACTIONS.values():
-    if one.form:
-        globals()[one.name] = build(one)
+for one in FORMS.values():
+    globals()[one.name] = build(one)

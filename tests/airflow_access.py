@@ -7,7 +7,7 @@ from coordinator_ui.pages.routes import make_app
 from fastapi.routing import APIRoute
 
 ROLES = ("viewer", "user", "op", "admin")
-ACTIONS = ("drain", "isolate", "pause", "reset_offsets", "remove_topic", "rebalance", "consumers")
+ACTIONS = ("drain", "isolate", "pause", "reset_offsets", "remove_topic", "drop_dead_letters", "rebalance", "consumers")
 FORBIDDEN = (401, 403, 404)
 CHANGING = ("POST", "PUT", "PATCH", "DELETE")
 MAY_START = {"viewer": False, "user": True, "op": True, "admin": True}

@@ -19,6 +19,7 @@ from coordinator_plugin.base_operators import (
     one_line_errors,
 )
 from coordinator_plugin.fleet_runs import ACTIVE, fleet_runs, goes_first
+from coordinator_plugin.forms import FORMS
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.links import ResultLink
 from coordinator_plugin.reconcile import reconcile, runs
@@ -27,7 +28,6 @@ from coordinator_plugin.stats import pauses_told, tell_audit, tell_figures
 from coordinator_tasks.core.errors import NoAccess
 from coordinator_tasks.core.text.partition_text import agreed, counted
 from coordinator_tasks.logs import about
-from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets import autoscale
 from coordinator_tasks.service.nodes import fleet
@@ -184,7 +184,7 @@ def opened(given: Mapping[str, Any]) -> Iterator[Coordinator]:
 
 
 class ActionOperator(UntemplatedOperator):
-    """Runs an action of `service.actions` with the run's parameters."""
+    """Runs an action of `forms` with the run's parameters."""
 
     operator_extra_links = (ResultLink(),)
 
@@ -194,7 +194,7 @@ class ActionOperator(UntemplatedOperator):
 
     def execute(self, context: Context) -> list[str]:
         """Run the action. A dry run logs what the action would do, and its task ends as skipped."""
-        given, action = given_of(context), ACTIONS[self.action]
+        given, action = given_of(context), FORMS[self.action]
         dry_run = bool(given.get("dry_run", not action.reads))
         with opened(given) as coordinator:
             lines = action.lines(coordinator, given, actor_of(context), dry_run=dry_run)
@@ -230,7 +230,7 @@ class WatchSensor(UntemplatedOperator, BaseSensorOperator):
 
         Raises other errors, which end the task: a refused action is not watched.
         """
-        given, watch = given_of(context), ACTIONS[self.action].watch
+        given, watch = given_of(context), FORMS[self.action].watch
         if watch is None:
             return True
         try:

@@ -13,9 +13,8 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
 from coordinator_plugin.clusters import Cluster, clusters
 from coordinator_plugin.clusters import dag_id as named_here
+from coordinator_plugin.forms import FORMS
 from fastapi import Depends, HTTPException, Request
-
-from coordinator_tasks.service.actions.declarations import ACTIONS
 
 REBALANCE = "rebalance"
 ReadableCluster = NewType("ReadableCluster", str)
@@ -112,7 +111,7 @@ OfCluster = Annotated[ReadableCluster, Depends(of_cluster)]
 
 def action_of_dag(dag_id: str) -> str | None:
     """Return the action whose form is this DAG; `None` for any other DAG."""
-    return next((name for name, one in ACTIONS.items() if one.form and named_here(name) == dag_id), None)
+    return next((name for name in FORMS if named_here(name) == dag_id), None)
 
 
 def cluster_of_dag(dag_id: str) -> str:

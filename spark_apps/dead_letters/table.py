@@ -163,9 +163,9 @@ def newest(cursor: Cursor, limit: int, **where: Any) -> list[LetterLine]:
     return [LetterLine(*row) for row in cursor.query(query, tuple(where.values()))]
 
 
-def drop(cursor: Cursor, **where: Any) -> None:
-    """Delete letters. `where` as in `find`."""
-    cursor.execute(f"DELETE FROM {TABLE} {_having(where)}", tuple(where.values()))  # noqa: S608
+def drop(cursor: Cursor, **where: Any) -> int:
+    """Delete letters and return how many. `where` as in `find`."""
+    return cursor.execute(f"DELETE FROM {TABLE} {_having(where)}", tuple(where.values()))  # noqa: S608
 
 
 def _begin(column: str) -> str:

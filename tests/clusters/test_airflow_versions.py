@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from coordinator_plugin.forms import FORMS
 from selenium.webdriver.common.by import By
 
 from coordinator_tasks.core.codecs import codec
@@ -17,7 +18,6 @@ from coordinator_tasks.core.model import State
 from coordinator_tasks.core.protocol.kafka_rights import Side
 from coordinator_tasks.devstack.embedded.ports import free_port
 from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
-from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.wiring import open_coordinator
 from tests.clusters.environments import AIRFLOW, ROOT, Environment, airflow_constraints, build_wheel, new_environment
@@ -33,10 +33,9 @@ OLDEST = "3.2.2"
 REFUSED = "3.1.8"
 WORKS = [version for version in AIRFLOW if version != REFUSED]
 PREFIX = "kafka_"
-FORMS = {one.name for one in ACTIONS.values() if one.form}
 DAGS = {
     PREFIX + name
-    for name in FORMS | {"rebalance", "reconcile", "consumers", "stuck_topic", "approve_plan", "autoscale"}
+    for name in {*FORMS, "rebalance", "reconcile", "consumers", "stuck_topic", "approve_plan", "autoscale"}
 }
 TOPIC, GROUP, PARTITIONS = "orders", "orders-billing", 4
 MOVING = ("rebalance", "reconcile", "add_topic", "drain")

@@ -17,13 +17,13 @@ from unittest.mock import patch
 import typer
 from airflow.sdk import Param
 from airflow.sdk.exceptions import ParamValidationError
+from coordinator_plugin.forms import FORMS
 
 from coordinator_tasks.cli import main
 from coordinator_tasks.core.codecs.status_codec import decode_metadata, decode_status, encode_metadata, encode_status
 from coordinator_tasks.core.errors import CoordinatorError, Malformed
 from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import Actor, ConsumerStatus, Member, Silence, Unreachable
-from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.nodes import fleet
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.watch import overview
@@ -34,7 +34,6 @@ from tests.world.site import LOOP, Site, stable_site
 LIAR = "liar"
 GOOD = ("a", "b")
 FORM = Actor("airflow", "mallory", "dag", "run", "task", 1)
-FORMS = {name: action for name, action in ACTIONS.items() if action.form}
 FIELDS: Mapping[str, Mapping[str, Param]] = {name: fields(action) for name, action in FORMS.items()}
 GOOD_FIELDS: Mapping[str, Any] = {
     "topic": "orders",
@@ -51,6 +50,8 @@ GOOD_FIELDS: Mapping[str, Any] = {
     "count": 1,
     "version": "v2",
     "most": 3,
+    "database": "rows",
+    "number": 1,
 }
 """A value of each field that has no default of its own, and of some that have one."""
 COMMANDS_ONCE = patch.object(typer.main, "get_command", cache(typer.main.get_command))

@@ -22,17 +22,20 @@ from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.nodes import history
+from coordinator_tasks.service.nodes import action_log, history
 from coordinator_tasks.service.nodes.history import Rebalance
 from coordinator_tasks.service.watch import lag_moments
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator
+from spark_apps.dead_letters import table
+from spark_apps.delivery.database import Database
 from tests.integration.agent_site import Site, Traffic
 from tests.integration.airflow_site import added, airflow_of, all_stable, cluster_of, eventually
 from tests.integration.browser import CHROMIUM, DRIVER, Browser, signed_in
 from tests.integration.real_site import Consumer, Ledger
 from tests.integration.screenshots import folder, keep
 from tests.integration.stub_consumer import StubConsumer
+from tests.letters_bench import letter
 
 pytestmark = [
     pytest.mark.integration,
@@ -70,11 +73,18 @@ def elsewhere() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
+def letters(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of the database `shop`, which Airflow's hosts know."""
+    return f"sqlite:///{tmp_path_factory.mktemp('letters')}/shop.sqlite"
+
+
+@pytest.fixture(scope="module")
 def airflow(
-    settings: Settings, elsewhere: str, airflow_factory: Callable[..., EmbeddedAirflow]
+    settings: Settings, elsewhere: str, letters: str, airflow_factory: Callable[..., EmbeddedAirflow]
 ) -> Iterator[EmbeddedAirflow]:
     logs = {"log_url": f"{elsewhere}/logs/{{cluster}}/{{consumer}}/{{incarnation}}"}
-    with airflow_of(settings, airflow_factory, {"rebalance", "drain"}, zookeeper=logs) as server:
+    dags, known = {"rebalance", "drain", "drop_dead_letters"}, {"COORDINATOR_DATABASES_SHOP": letters}
+    with airflow_of(settings, airflow_factory, dags, zookeeper=logs, env=known) as server:
         yield server
 
 
@@ -288,6 +298,55 @@ def test_an_action_starts_from_the_row_that_it_is_about_and_only_by_the_button(
     eventually(lambda: airflow.client.dag_runs("drain")[0]["state"] == "success")
     browser.enter()
     browser.until(lambda: "Dry run: nothing was changed" in browser.find("main").text, "the result")
+
+
+def test_a_dead_letter_is_dropped_from_its_page_after_a_dry_run_and_no_other_is(
+    browser: Browser, airflow: EmbeddedAirflow, settings: Settings, coordinator: Coordinator, letters: str, theme: str
+) -> None:
+    one, database = letter(TOPIC, 0, 0), Database(letters)
+    places = {(settings.cluster, 0, 1207), (settings.cluster, 4, 99), ("another", 0, 1207)}
+    with database.transaction() as cursor:
+        table.prepare(cursor)
+        made = [replace(one.place, cluster=name, partition=p, offset=offset) for name, p, offset in places]
+        table.put_letters(cursor, [replace(one, place=place) for place in made])
+
+    def ask() -> str:
+        """Press the button, and read the result on the page of the run."""
+        browser.find("form#ask button").click()
+        browser.leave()
+        browser.until(
+            lambda: "/dags/drop_dead_letters/runs/" in browser.driver.current_url, "Airflow's page of the run"
+        )
+        eventually(lambda: {run["state"] for run in airflow.client.dag_runs("drop_dead_letters")} == {"success"})
+
+        def said() -> str:
+            browser.enter()  # Airflow may have drawn the frame anew
+            over = any(end in browser.find("h1").text for end in ("nothing was changed", "is done"))
+            return browser.find("main").text if over else ""
+
+        return browser.until(said, "the result")
+
+    browser.open(f"/coordinator/clusters/{settings.cluster}/dead-letters")
+    browser.find("h1")
+    keep(browser, f"dead-letters-{theme}")
+    browser.click("1207")
+    browser.until(lambda: "offset 1207" in browser.find("h1").text, "the letter")
+    keep(browser, f"dead-letter-{theme}")
+    browser.click("drop-dead-letters")
+    browser.until(lambda: browser.find("h1").text == "drop-dead-letters", "the form")
+    keep(browser, f"drop-{theme}")
+    chosen = f"1 dead letter of topic {TOPIC}, partition 0, offset 1207 in the database shop"
+    assert f"{chosen} would be dropped" in ask()
+    browser.click("Open its form")
+    browser.find("#field-dry_run").click()
+    assert f"{chosen} dropped" in ask()
+    with database.transaction() as cursor:
+        left = {
+            (found.place.cluster, found.place.partition, found.place.offset) for found in table.find(cursor, 9).letters
+        }
+    assert left == places - {(settings.cluster, 0, 1207)}
+    last = action_log.asked(coordinator)[0]
+    assert (last.action, last.about, last.actor.who) == ("drop_dead_letters", TOPIC, airflow.username)
 
 
 # Consumers that read, and a person who knows nothing --------------------------------------------------------------------

@@ -17,6 +17,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 from confluent_kafka import Producer
+from coordinator_plugin.forms import FORMS
 
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.core.model import ActionRecord, Actor, Committed, Fleet
@@ -378,7 +379,7 @@ def everything(
         rules = {"rules": {RULE: site.settings.rules[RULE]}}
         env = {**BUDGET, "COORDINATOR_DAGS_PAUSED": "true"}
         users = {"core.simple_auth_manager_users": f"{PERSON}:admin,{STRANGER}:op"}
-        dags = {"approve_plan", "autoscale", "reconcile", *(name for name, one in ACTIONS.items() if one.form)}
+        dags = {"approve_plan", "autoscale", "reconcile", *FORMS}
         site.prepare()
         airflow = stack.enter_context(
             airflow_of(site.settings, airflow_factory, dags, zookeeper=rules, env=env, options=users)

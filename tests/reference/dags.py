@@ -5,8 +5,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from coordinator_plugin.forms import FORMS
+
 from coordinator_tasks.service.actions.action import Action
-from coordinator_tasks.service.actions.declarations import ACTIONS
 from tests.reference.form import ROOT, Row, common, own_table, page, table
 
 HEAD = ("field", "title", "value", "default", "meaning")
@@ -25,7 +26,7 @@ def dags() -> str:
         if path.stem != "actions":
             tree = ast.parse(path.read_text())
             parts.append(f"## {path.stem}\n\n{ast.get_docstring(tree)}\n{_docs_of(tree)}")
-    forms = [(one, _rows(one)) for one in ACTIONS.values() if one.form]
+    forms = [(one, _rows(one)) for one in FORMS.values()]
     shared = common(rows for _, rows in forms)
     parts += [
         "## Forms\n",

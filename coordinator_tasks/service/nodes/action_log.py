@@ -1,7 +1,7 @@
 """Records of actions. Each action writes a record of its changes in the same transaction.
 
 The record is made from the transaction itself, so no change goes unrecorded. A repeated call that changes nothing
-leaves no record.
+leaves no record. `note` records a change in a pipeline's database.
 """
 
 import json
@@ -28,6 +28,11 @@ def recording(c: Coordinator, action: str, about: str, actor: Actor, why: str = 
     """Return a coordinator that records writes to configurations, directives, fleets, upgrades and growth limits."""
     c = c.zk.c if isinstance(c.zk, _Recorder) else c  # a nested action is recorded only under its own name
     return replace(c, zk=cast(ZooKeeper, _Recorder(c, ActionRecord(action, about, actor, 0.0, why))))
+
+
+def note(c: Coordinator, change: FieldChange) -> None:
+    """Record a change outside of ZooKeeper. `c`: from `recording`."""
+    cast(_Recorder, c.zk).note(change)
 
 
 def asked(
@@ -95,12 +100,17 @@ class _Recorder:
 
     def transact(self, operations: Sequence[Operation]) -> list[str | Stat | None]:
         changes = tuple(one for operation in operations for one in self._changes(operation))
-        if not changes:
-            return self.c.zk.transact(operations)
+        return (
+            self.c.zk.transact([*operations, self._record(changes)])[:-1] if changes else self.c.zk.transact(operations)
+        )
+
+    def note(self, change: FieldChange) -> None:
+        self.c.zk.transact([self._record((change,))])
+
+    def _record(self, changes: tuple[FieldChange, ...]) -> Operation:
         self.c.zk.ensure(self.c.paths.asked)
         entry = replace(self.asked, at=self.c.clock.now(), changes=changes[:MAX_CHANGES])
-        record = Create(f"{self.c.paths.asked}/", encode_asked(entry), sequence=True)
-        return self.c.zk.transact([*operations, record])[:-1]
+        return Create(f"{self.c.paths.asked}/", encode_asked(entry), sequence=True)
 
     def _changes(self, operation: Operation) -> Iterator[FieldChange]:
         paths = self.c.paths

@@ -11,10 +11,11 @@ from coordinator_tasks.core.text.partition_text import shown
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import fleet as fleets
 from coordinator_tasks.service.plan import transitions
+from coordinator_tasks.settings import of_the_host
 
 MOST = 1_000
 """Maximum entries of a list."""
-TOPICS, CONSUMERS, FLEETS, VERSIONS, STRATEGIES, REBALANCES = range(6)
+TOPICS, CONSUMERS, FLEETS, VERSIONS, STRATEGIES, REBALANCES, DATABASES = range(7)
 OFFERED: Mapping[str, int] = {
     "topic": TOPICS,
     "topics": TOPICS,
@@ -25,6 +26,7 @@ OFFERED: Mapping[str, int] = {
     "version": VERSIONS,
     "strategy": STRATEGIES,
     "rebalance": REBALANCES,
+    "database": DATABASES,
 }
 """Parameter → list of its choices. The page itself fetches rebalances, which depend on the topic."""
 Choices: TypeAlias = Mapping[int, Mapping[str, str]]
@@ -32,7 +34,7 @@ Choices: TypeAlias = Mapping[int, Mapping[str, str]]
 
 
 def choices(c: Coordinator) -> Choices:
-    """Return topics, consumers, fleets with their versions, strategies. Writes nothing. Raises the `Unavailable` kinds."""
+    """Return topics, consumers, fleets with their versions, strategies, databases. Writes nothing. Raises the `Unavailable` kinds."""
     found = fleets.fleets(c)
     try:
         registered = sorted(c.discovery.members())
@@ -50,5 +52,6 @@ def choices(c: Coordinator) -> Choices:
         FLEETS: dict.fromkeys((one.app for one in found), ""),
         VERSIONS: {name: f"of {shown(apps)}" for name, apps in sorted(versions.items())},
         STRATEGIES: dict.fromkeys(sorted(c.policy.strategies.known), ""),
+        DATABASES: dict.fromkeys(sorted(of_the_host().get("databases", {})), ""),
     }
     return {name: dict(islice(entries.items(), MOST)) for name, entries in lists.items()}

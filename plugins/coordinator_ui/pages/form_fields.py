@@ -12,10 +12,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 from coordinator_plugin.clusters import dag_id
+from coordinator_plugin.forms import FORMS
 
 from coordinator_tasks.core.errors import NotManaged
 from coordinator_tasks.service.actions.action import Action
-from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_ui.pages.choices import OFFERED, REBALANCES, Choices
 
 MOST_VALUE = 2_000
@@ -63,8 +63,8 @@ class Form:
 
 def form_of(name: str, given: Mapping[str, str], choices: Choices) -> Form:
     """Return the form of an action. Values without a field are ignored. Raises `NotManaged` for an unknown action."""
-    action = ACTIONS.get(name)
-    if action is None or not action.form:
+    action = FORMS.get(name)
+    if action is None:
         raise NotManaged(f"there is no action {name[:40]!r} with a form; the pages link to those that there are")
     fields = tuple(
         _field(one.name, one.form, given.get(one.name, ""), _offers(action, one.name, choices))
@@ -78,7 +78,7 @@ def form_of(name: str, given: Mapping[str, str], choices: Choices) -> Form:
 
 def query_of(name: str, conf: Mapping[str, Any]) -> str:
     """Return the query of a form that is filled in as in an earlier run; empty if too long."""
-    fields = {one.name for one in ACTIONS[name].parameters if one.form is not None}
+    fields = {one.name for one in FORMS[name].parameters if one.form is not None}
     given = {
         key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         for key, value in conf.items()

@@ -1,7 +1,6 @@
 # No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the routes.
 """The pages of dead letters. Whoever may read a cluster sees the content of its dead letters."""
 
-import shlex
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request
@@ -47,6 +46,4 @@ async def letter(
     reader: LetterReader = request.app.state.letters
     found = await reader.find(cluster, database, topic, partition, offset)
     told: dict[str, Any] = {"topic": topic, "partition": partition, "offset": offset}
-    options = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in told.items())
-    drop = f"coordinator dead-letters drop {shlex.quote(database)} {options} --execute"
-    return page(request, "letter.html", cluster=cluster, found=found, drop=drop, live=False, **told)
+    return page(request, "letter.html", cluster=cluster, database=database, found=found, live=False, **told)

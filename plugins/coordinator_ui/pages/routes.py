@@ -16,6 +16,7 @@ from airflow.models.dagrun import DagRun
 from airflow.models.xcom import XComModel
 from coordinator_plugin.clusters import cluster as find_cluster
 from coordinator_plugin.clusters import dag_id as named_here
+from coordinator_plugin.forms import FORMS
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse, Response
@@ -25,7 +26,6 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, NotManaged, Refused
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.core.names import MAX_ID_BYTES
-from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes.history import Rebalance
 from coordinator_tasks.service.watch.consumer_pages import ConsumerPages
@@ -425,7 +425,7 @@ async def run(
 def _action_page(
     request: Request, dag_id: str, run_id: str, cluster: ReadableCluster | None, result: RunResult
 ) -> HTMLResponse:
-    action = ACTIONS[action_of_dag(dag_id) or ""]
+    action = FORMS[action_of_dag(dag_id) or ""]
     query = query_of(action.name, result.conf) if cluster else ""
     return page(
         request,

@@ -9,6 +9,7 @@ import pytest
 import typer
 from airflow.sdk import Param
 from airflow.sdk.exceptions import ParamValidationError
+from coordinator_plugin.letter_actions import DROP_DEAD_LETTERS
 from typer.testing import CliRunner
 
 from coordinator_tasks.cli.actions import add
@@ -97,7 +98,7 @@ def test_a_dry_run_of_a_command_has_something_to_say(action: Action) -> None:
     assert says or not has_dry_run
 
 
-@pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS)
+@pytest.mark.parametrize("action", [*ACTIONS.values(), DROP_DEAD_LETTERS], ids=lambda one: one.name)
 def test_a_parameter_of_an_action_can_be_given_somewhere_and_has_one_meaning(action: Action) -> None:
     names = [one.name for one in action.parameters]
     assert len(names) == len(set(names))

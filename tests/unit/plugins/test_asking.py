@@ -5,23 +5,23 @@ import threading
 import time
 
 import pytest
+from coordinator_plugin.forms import FORMS
 from coordinator_ui.pages import choices, routes
 from coordinator_ui.pages.form_fields import MOST_VALUE
 
 from coordinator_tasks.core.model import Fleet, FleetVersion
 from coordinator_tasks.core.names import spelled
-from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.nodes import fleet
 from tests.fakes.cluster import Cluster
 from tests.unit.plugins.pages_site import NASTY, pages_of, stable
 
 
-@pytest.mark.parametrize("name", [name for name, one in ACTIONS.items() if one.form])
+@pytest.mark.parametrize("name", FORMS)
 def test_every_form_has_its_fields(shop: Cluster, name: str) -> None:
     page = pages_of(shop).get(f"/clusters/shop/ask/{name}").text
-    for one in ACTIONS[name].parameters:
+    for one in FORMS[name].parameters:
         assert (f'name="{one.name}"' in page) == (one.form is not None)
-    assert ('id="field-dry_run" type="checkbox" checked' in page) == (not ACTIONS[name].reads)
+    assert ('id="field-dry_run" type="checkbox" checked' in page) == (not FORMS[name].reads)
     assert f"<h1>{spelled(name)}</h1>" in page
     assert f"a run of the DAG {spelled(name)} in your name" in page
     assert f'data-dag="{name}"' in page

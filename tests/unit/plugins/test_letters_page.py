@@ -1,8 +1,10 @@
 """The pages of dead letters: content of the reader's cluster alone, foreign texts escaped and bounded, databases that are away."""
 
+import re
 import time
 from contextlib import nullcontext
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -54,18 +56,23 @@ def test_the_list_has_number_and_last_error_of_each_topic_and_leads_to_each_lett
     html = client.get(LIST).text
     page = text_of(html)
     assert "Database rows" in page
-    assert "orders 2 2023-11-14T22:13:21.000+00:00 ValueError: no number!" in page
+    assert "orders Ask for: drop-dead-letters 2 2023-11-14T22:13:21.000+00:00 ValueError: no number!" in page
     assert f"{LIST}/rows/orders/0/7" in html
+    assert '/clusters/shop/ask/drop_dead_letters?database=rows&amp;topic=orders&amp;number=2"' in html
     only = text_of(client.get(LIST, params={"topic": "clicks"}).text)
     assert ("Only topic clicks" in only, "orders 0" in only) == (True, False)
 
 
-def test_a_letter_is_shown_with_its_record_and_the_command_that_drops_it(client: TestClient, url: str) -> None:
+def test_a_letter_is_shown_with_its_record_and_with_the_form_that_drops_it(client: TestClient, url: str) -> None:
     put(url, letter_of("shop", "orders", 7))
-    page = text_of(client.get(f"{LIST}/rows/orders/0/7").text)
+    html = client.get(f"{LIST}/rows/orders/0/7").text
+    page = text_of(html)
     for said in ("k\\xff", "not", "json", "header trace", "1.2.3", "ValueError"):
         assert said in page
-    assert "coordinator dead-letters drop rows --topic orders --partition 0 --offset 7 --execute" in page
+    (form,) = re.findall(r'href="/airflow/coordinator(/clusters/shop/ask/[^"]*)"', html)
+    asked = client.get(unescape(form)).text
+    for name, value in {"database": "rows", "topic": "orders", "partition": "0", "offset": "7", "number": "1"}.items():
+        assert re.search(f'<input id="field-{name}"[^>]* value="{value}"', asked)
     for path in ("rows/orders/0/8", "rows/clicks/0/7", "other/orders/0/7"):
         assert client.get(f"{LIST}/{path}").status_code == 404
     assert client.get(f"{LIST}/rows/orders/-1/7").status_code == 422
@@ -90,7 +97,7 @@ def test_what_a_producer_wrote_is_escaped_and_bounded(client: TestClient, url: s
         answer = client.get(path)
         assert (answer.status_code, NASTY in answer.text) == (200, False)
         assert len(answer.text) < 1_000_000
-    assert "--topic &#39;x; reboot&#39; --partition" in answer.text
+    assert "topic=x%3B+reboot&amp;partition=0" in answer.text
     assert "And 30 more headers" in answer.text
 
 

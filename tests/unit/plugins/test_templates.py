@@ -29,6 +29,7 @@ from airflow.sdk.exceptions import (
 from airflow.sdk.execution_time.context import MacrosAccessor, OutletEventAccessors
 from airflow.sdk.execution_time.task_runner import _render_map_index, _serialize_rendered_fields
 from coordinator_plugin import hook, launch
+from coordinator_plugin.forms import FORMS
 from coordinator_plugin.site_options import OPTIONS
 
 from coordinator_tasks.adapters.discovery import claim_incarnation
@@ -36,7 +37,6 @@ from coordinator_tasks.core.codecs import codec
 from coordinator_tasks.core.model import ConsumerStatus, Fleet, Silence, State, TopicStatus, Unreachable
 from coordinator_tasks.core.names import MAX_TOPIC_CHARS
 from coordinator_tasks.core.ports import Create, SetData
-from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.nodes import directives, fleet, topics
 from coordinator_tasks.service.plan import transitions
 from tests.fakes.cluster import PERSON, Cluster
@@ -283,9 +283,11 @@ def test_a_form_says_it_as_it_is(shop: Cluster, dags: dict[str, DAG], touched: P
         "offsets": f"{template},0,1",
         "rebalance": template[template.rindex("{{") :],
         "version": "v2",
+        "database": "rows",
+        "number": 1,
     }
     forms = [dag for dag_id, dag in dags.items() if "action" in dag.tags]
-    assert len(forms) == sum(1 for one in ACTIONS.values() if one.form)
+    assert len(forms) == len(FORMS)
     done = [
         Instance(dag, dag.dag_id, {"dry_run": dry_run} | {n: v for n, v in given.items() if n in dag.params}).run()
         for dag in forms

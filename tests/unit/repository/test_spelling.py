@@ -3,18 +3,18 @@
 import re
 
 import pytest
+from coordinator_plugin.forms import FORMS
 
 from coordinator_tasks import show
 from coordinator_tasks.core.model import ActionRecord, Actor
 from coordinator_tasks.core.names import spelled
-from coordinator_tasks.service.actions.declarations import ACTIONS
 from dags.actions import build
 
-STORED = re.compile(rf"\b({'|'.join(name for name in ACTIONS if '_' in name)})\b")
+STORED = re.compile(rf"\b({'|'.join(name for name in FORMS if '_' in name)})\b")
 RUN = Actor("airflow", "ada", "kafka_set_fleet", "manual__1", "set_fleet", 2)
 
 
-@pytest.mark.parametrize("action", [one for one in ACTIONS.values() if one.form], ids=lambda one: one.name)
+@pytest.mark.parametrize("action", FORMS.values(), ids=lambda one: one.name)
 def test_airflow_shows_a_form_and_its_task_as_the_command_is_typed(
     action: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coordinator_plugin.forms import FORMS
 
 from coordinator_tasks import __version__
 from coordinator_tasks.devstack.reader_jar import CHECKSUMS, CLIENTS, READER
-from coordinator_tasks.service.actions.declarations import ACTIONS
 from spark_apps.jvm import jars
 from tests.airflow_process import said_by_airflow
 
@@ -129,7 +129,7 @@ def test_airflow_finds_connections_plugin_and_dags_without_a_copied_folder(unpac
     assert "coordinator" in found["plugins"]
     dags = found["dags"]
     assert isinstance(dags, dict)
-    assert len(dags) == UPKEEP + sum(1 for action in ACTIONS.values() if action.form)
+    assert len(dags) == UPKEEP + len(FORMS)
     assert dags["kafka_rebalance"] == [["coordinator", "main", "team-data"], True]
     assert all(name.startswith("kafka_") and paused for name, (_, paused) in dags.items())
 

@@ -1,0 +1,9 @@
+"""The actions with a form in Airflow: those of the service, and those on the databases of the pipelines."""
+
+from collections.abc import Mapping
+
+from coordinator_plugin.letter_actions import DROP_DEAD_LETTERS
+from coordinator_tasks.service.actions.action import Action
+from coordinator_tasks.service.actions.declarations import ACTIONS
+
+FORMS: Mapping[str, Action] = {one.name: one for one in (*ACTIONS.values(), DROP_DEAD_LETTERS) if one.form}

@@ -1,0 +1,151 @@
+"""The action that drops dead letters: the person's cluster alone, the number that was seen, and a record of the action."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from coordinator_plugin.forms import FORMS
+
+from coordinator_tasks.core.errors import InvalidName, Refused, StoreUnavailable
+from coordinator_tasks.core.model import Actor
+from coordinator_tasks.service.nodes import action_log
+from spark_apps.dead_letters import LetterPlace, table
+from spark_apps.delivery.database import Database
+from tests.letters_bench import letter
+from tests.world.shop import Shop, open_shop
+
+ADA = Actor("airflow", "ada", "drop_dead_letters", "run-1", "drop_dead_letters", 1)
+PLACES = (("main", "orders", 0, 7), ("main", "orders", 0, 8), ("main", "orders", 3, 7), ("main", "clicks", 0, 7))
+OTHER = ("books", "orders", 0, 7)
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return open_shop()
+
+
+@pytest.fixture
+def database(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Database:
+    url = f"sqlite:///{tmp_path}/shop.sqlite"
+    monkeypatch.setenv("COORDINATOR_DATABASES_ROWS", url)
+    found = Database(url)
+    one = letter("orders", 0, 0)
+    clusters = {"main": shop.coordinator.paths.cluster, "books": "books"}
+    with found.transaction() as cursor:
+        table.prepare(cursor)
+        places = [LetterPlace(clusters[c], topic, "id-1", p, offset) for c, topic, p, offset in (*PLACES, OTHER)]
+        table.put_letters(cursor, [replace(one, place=place) for place in places])
+    return found
+
+
+def left(database: Database) -> set[tuple[str, int, int]]:
+    with database.transaction() as cursor:
+        found = table.find(cursor, 100).letters
+    assert [one for one in found if one.place.cluster == "books"], "nothing of another cluster is ever dropped"
+    return {(one.place.topic, one.place.partition, one.place.offset) for one in found if one.place.cluster != "books"}
+
+
+def drop(shop: Shop, *, dry_run: bool = False, actor: Actor = ADA, **given: Any) -> list[str]:
+    asked = {"database": "rows", "topic": "orders", "partition": "", "offset": "", "why": "", **given}
+    return FORMS["drop_dead_letters"].lines(shop.coordinator, asked, actor, dry_run=dry_run)
+
+
+@pytest.mark.parametrize(
+    ("given", "number", "place", "stay"),
+    [
+        ({}, 3, "", {("clicks", 0, 7)}),
+        ({"partition": "0"}, 2, ", partition 0", {("orders", 3, 7), ("clicks", 0, 7)}),
+        (
+            {"partition": "3", "offset": "7"},
+            1,
+            ", partition 3, offset 7",
+            {("orders", 0, 7), ("orders", 0, 8), ("clicks", 0, 7)},
+        ),
+    ],
+    ids=["topic", "partition", "letter"],
+)
+def test_the_chosen_letters_are_dropped_and_the_action_is_recorded(
+    shop: Shop, database: Database, given: dict[str, str], number: int, place: str, stay: set[Any]
+) -> None:
+    before = left(database)
+    named = f"{number} dead letter{'s' * (number > 1)} of topic orders{place} in the database rows"
+    assert drop(shop, dry_run=True, number=number, **given) == [f"{named} would be dropped"]
+    assert (left(database), action_log.asked(shop.coordinator)) == (before, ())
+    assert drop(shop, number=number, why="agreed with kim", **given)[-1] == f"{named} dropped"
+    assert left(database) == stay
+    (found,) = action_log.asked(shop.coordinator)
+    assert (found.action, found.about, found.actor, found.why) == (
+        "drop_dead_letters",
+        "orders",
+        ADA,
+        "agreed with kim",
+    )
+    (change,) = found.changes
+    assert (change.node, change.field, change.before) == ("databases/rows", f"dead letters{place}", str(number))
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"number": 2}, "there are now 3 dead letters of topic orders in the database rows, and not 2"),
+        ({"number": 1, "topic": "nothing"}, "there are now 0 dead letters of topic nothing"),
+        ({"number": 3, "offset": "7"}, "give the partition too"),
+        ({"number": 1, "partition": "1 OR 1=1"}, "'1 OR 1=1' is no partition; give a whole number up to 2147483647"),
+        ({"number": 1, "partition": "0", "offset": "9" * 19}, "is no offset; give a whole number up to 92233720368547"),
+        ({"number": 1, "partition": "٣"}, "is no partition"),
+        (
+            {"number": 3, "database": "sqlite:////etc/passwd"},
+            "no database is named 'sqlite:////etc/passwd' in the settings",
+        ),
+        ({"number": 3, "database": "gone"}, r"no database is named 'gone' .*known: rows.*for Airflow's workers too"),
+        ({"number": 3, "topic": "../orders"}, "orders"),
+    ],
+)
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_another_number_or_a_hostile_field_is_refused_and_drops_nothing(
+    shop: Shop, database: Database, given: dict[str, Any], says: str, dry_run: bool
+) -> None:
+    before = left(database)
+    with pytest.raises((Refused, InvalidName), match=says):
+        drop(shop, dry_run=dry_run, **given)
+    assert (left(database), action_log.asked(shop.coordinator)) == (before, ())
+
+
+def test_letters_that_come_between_the_look_and_the_drop_stay_with_all_others(
+    shop: Shop, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "count", lambda *_, **__: 2)
+    before = left(database)
+    with pytest.raises(Refused, match="there are now 3 dead letters"):
+        drop(shop, number=2)
+    assert left(database) == before
+
+
+def test_what_cannot_be_recorded_is_not_dropped(
+    shop: Shop, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise StoreUnavailable("away")
+
+    before = left(database)
+    monkeypatch.setattr(action_log, "note", away)
+    with pytest.raises(StoreUnavailable):
+        drop(shop, number=3)
+    assert left(database) == before
+
+
+def test_a_second_try_of_the_task_drops_nothing_more(shop: Shop, database: Database) -> None:
+    drop(shop, number=3)
+    (said,) = drop(shop, number=3, actor=replace(ADA, attempt=2))
+    assert said.startswith("another try of this task has done it")
+    assert left(database) == {("clicks", 0, 7)}
+
+
+def test_a_database_without_letters_says_so(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COORDINATOR_DATABASES_ROWS", f"sqlite:///{tmp_path}/none.sqlite")
+    with pytest.raises(Refused, match="there is no such file of SQLite on this host"):
+        drop(shop, number=1)
+    Database(f"sqlite:///{tmp_path}/none.sqlite").transaction().__enter__()
+    with pytest.raises(Refused, match="there are now 0 dead letters"):
+        drop(shop, number=1)
