@@ -35,7 +35,8 @@ import org.apache.spark.sql.types.StructType;
 final class BlockReader implements PartitionReader<InternalRow> {
     static final StructType SCHEMA = new StructType().add("block", DataTypes.BinaryType);
 
-    private static final int MOST_BYTES = 4 << 20;
+    // Spark copies a block several times. A larger block does not fit into the processor's cache.
+    private static final int MOST_BYTES = 1 << 20;
     // Maximum bytes of an Arrow stream besides the columns: schema, description of the batch, end; and of the gaps
     // between a column's buffers.
     private static final int STREAM_BYTES = 16 << 10;
