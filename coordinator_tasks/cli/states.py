@@ -1,7 +1,6 @@
 """Commands for the state of pipelines, in the database of their sink."""
 
 from collections.abc import Sequence
-from contextlib import closing
 from typing import Annotated, Any
 
 import typer
@@ -22,6 +21,7 @@ from coordinator_tasks.cli.base import (
 )
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.tables import Table
+from spark_apps.delivery.database import existing
 
 commands = typer.Typer(name="state", help="The state of stateful pipelines.")
 
@@ -55,19 +55,18 @@ def rehash(
         raise Refused(
             f"state needs Spark here ({error}); run the command where the pipelines' packages are installed"
         ) from error
-    from spark_apps.delivery.database import Database  # noqa: PLC0415
 
     known = partitioners()
     if partitioner not in ("", *known):
         raise Refused(f"there is no partitioner {partitioner!r}; give {', '.join(known)}")
     chosen = {partitioner: known[partitioner]} if partitioner else known
-    with opened(context) as c, closing(Database(database_address(database))) as opened_database:
+    with existing(database_address(database)) as sink, opened(context) as c:
         found = c.kafka.describe([topic])[topic]
         if found is None:
             raise Refused(f"Kafka has no topic {topic!r}; correct the name")
         bounds = c.kafka.bounds(topic, range(found.partition_count))
         stateful = StatefulTopic(c.paths.cluster, topic, found.topic_id, found.partition_count, bounds)
-        moves = rehash(opened_database, stateful, chosen, execute=execute)
+        moves = rehash(sink, stateful, chosen, execute=execute)
     listed(moves, how_of(how, json), _table)
     if moves and not execute:
         say_how_to_execute()

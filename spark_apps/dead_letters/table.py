@@ -11,14 +11,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.fleet_values import SQLITE
 from spark_apps.dead_letters import Letter, LetterPlace, LetterUnreadable, Stage
 from spark_apps.delivery import Writer
-from spark_apps.delivery.database import Cursor, Database, first_line
+from spark_apps.delivery.database import Cursor, existing
 
 TABLE = "consumer_dead_letters"
 VERSION = 1
@@ -65,24 +62,9 @@ class LetterLine(NamedTuple):
 
 @contextmanager
 def opened(url: str, lock_wait_s: float | None = None) -> Iterator[Cursor | None]:
-    """Yield a cursor in a transaction; `None` if the database has no table of dead letters.
-
-    Raises `Refused` if the SQLite file is missing or a statement fails, and `SinkUnavailable`.
-    """
-    if url.startswith(SQLITE) and not Path(url.removeprefix(SQLITE)).exists():
-        raise Refused("there is no such file of SQLite on this host; correct the path of the database")
-    database = Database(url, lock_wait_s)
-    try:
-        with database.transaction() as cursor:
-            yield cursor if cursor.has_table(TABLE) else None
-    except Exception as error:
-        if database.is_driver_error(error):
-            raise Refused(
-                f"the database refuses the request: {first_line(error)}; check the account's rights"
-            ) from error
-        raise
-    finally:
-        database.close()
+    """Yield a cursor in a transaction; `None` if the database has no table of dead letters. Raises as `existing`."""
+    with existing(url, lock_wait_s) as database, database.transaction() as cursor:
+        yield cursor if cursor.has_table(TABLE) else None
 
 
 def prepare(cursor: Cursor) -> None:

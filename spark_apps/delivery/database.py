@@ -12,13 +12,15 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from coordinator_tasks.core.errors import CoordinatorError, Refused
+from coordinator_tasks.fleet_values import SQLITE
 from spark_apps.delivery import RecordAtFault, SinkUnavailable
 from spark_apps.delivery.dialects import Cursor, Row, dialect_of, dialect_of_error, quoted
 
-__all__ = ["KEY", "Cursor", "Database", "RowSink", "blames_record", "borrowed", "first_line"]
+__all__ = ["KEY", "Cursor", "Database", "RowSink", "blames_record", "borrowed", "existing", "first_line"]
 
 KEY = {"topic": "TEXT", "partition": "INTEGER", "offset": "BIGINT"}
 """The place of a record in Kafka, which is the key of every idempotent row."""
@@ -108,6 +110,27 @@ def borrowed(url: str) -> Iterator[Database]:
         yield database
     finally:
         idle.append(database)
+
+
+@contextmanager
+def existing(url: str, lock_wait_s: float | None = None) -> Iterator[Database]:
+    """Yield a database that a person names, and close the connection.
+
+    Raises `Refused` if the SQLite file is missing or a statement fails, and `SinkUnavailable`.
+    """
+    if url.startswith(SQLITE) and not Path(url.removeprefix(SQLITE)).exists():
+        raise Refused("there is no such file of SQLite on this host; correct the path of the database")
+    database = Database(url, lock_wait_s)
+    try:
+        yield database
+    except Exception as error:
+        if database.is_driver_error(error):
+            raise Refused(
+                f"the database refuses the request: {first_line(error)}; check the account's rights"
+            ) from error
+        raise
+    finally:
+        database.close()
 
 
 def blames_record(error: Exception) -> bool:
