@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from coordinator_tasks.core.errors import Refused
@@ -24,10 +25,13 @@ _NAME = "The name of a database in the settings of Airflow's hosts (COORDINATOR_
 DATABASE = _text("database", "Database", _NAME, minLength=1, maxLength=64)
 PARTITION = _text("partition", "Partition", "Empty = all partitions.", default="", pattern="^[0-9]{0,10}$")
 OFFSET = _text("offset", "Offset", "Empty = all offsets.", default="", pattern="^[0-9]{0,19}$")
-_NUMBER = "How many dead letters are dropped. If there are more or fewer by then, nothing is dropped."
+_UNTIL = "Only dead letters whose last failure is not later, such as 2026-11-21T08:15:00Z; empty = all times."
+UNTIL = _text("until", "Failed until", _UNTIL, default="", maxLength=40)
+_NUMBER = "How many dead letters are dropped. If there are more or fewer of them by then, nothing is dropped."
 NUMBER = p.Parameter(
     "number", {"type": "integer", "title": "Number", "description": _NUMBER, "minimum": 1, "maximum": MAX_NUMBER}
 )
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _chosen(c: Coordinator, given: Given) -> tuple[str, dict[str, Any], str]:
@@ -38,16 +42,24 @@ def _chosen(c: Coordinator, given: Given) -> tuple[str, dict[str, Any], str]:
             f"no database is named {cut(name, 60)!r} in the settings of this task's host (known: {shown(sorted(known)) or 'none'}); set "
             "COORDINATOR_DATABASES_NAME for Airflow's workers too"
         )
-    numbers = {}
+    chosen: dict[str, Any] = {}
     for column, most in (("partition", MAX_PARTITION), ("offset", MAX_NUMBER)):
         if text := given.get(column, ""):
             if not re.fullmatch("[0-9]{1,19}", text) or int(text) > most:
                 raise Refused(f"{cut(text, 60)!r} is no {column}; give a whole number up to {most}")
-            numbers[column] = int(text)
-    if "offset" in numbers and "partition" not in numbers:
+            chosen[column] = int(text)
+    if "offset" in chosen and "partition" not in chosen:
         raise Refused("an offset names a record of a partition; give the partition too")
-    place = "".join(f", {column} {number}" for column, number in numbers.items())
-    return known[name], {"cluster": c.paths.cluster, "topic": given["topic"], **numbers}, place
+    place = "".join(f", {column} {number}" for column, number in chosen.items())
+    if until := given.get("until", ""):
+        try:
+            chosen["until_ms"] = (datetime.fromisoformat(until) - _EPOCH) // timedelta(milliseconds=1)
+        except (ValueError, TypeError) as error:  # a time without a zone is a TypeError
+            raise Refused(
+                f"{cut(until, 60)!r} is no time with a zone; give one such as 2026-11-21T08:15:00Z"
+            ) from error
+        place += f", failed until {until}"
+    return known[name], {"cluster": c.paths.cluster, "topic": given["topic"], **chosen}, place
 
 
 def _named(given: Given, place: str, number: int) -> str:
@@ -83,7 +95,7 @@ DROP_DEAD_LETTERS = Action(
     "drop_dead_letters",
     "",
     "Delete dead letters of a topic for good: nothing processes their records any more.",
-    (DATABASE, p.TOPIC, PARTITION, OFFSET, NUMBER, p.REASON),
+    (DATABASE, p.TOPIC, PARTITION, OFFSET, UNTIL, NUMBER, p.REASON),
     do=_drop,
     before=_would_drop,
     destructive="the dead letters are gone for good; their records may still be in Kafka",

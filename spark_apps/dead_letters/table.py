@@ -44,6 +44,7 @@ _SIZE = 'COALESCE(LENGTH("key"), 0) + COALESCE(LENGTH(value), 0) + LENGTH(header
 _AT = 'cluster = ? AND topic = ? AND topic_id = ? AND "partition" = ? AND "offset" = ?'
 _NAMED = "LENGTH(topic) < 250"
 """Condition of listed rows. Another program may have written a topic name that Kafka does not allow."""
+_CONDITIONS = {"until_ms": "failed_at_ms <= ?"}
 _DELETE = f"DELETE FROM {TABLE} WHERE {_AT}"  # noqa: S608
 
 
@@ -106,7 +107,10 @@ class Page(NamedTuple):
 
 
 def find(cursor: Cursor, limit: int, after: LetterPlace | None = None, **where: Any) -> Page:
-    """Return at most `limit` rows after the place `after`. `where`: column → wanted value."""
+    """Return at most `limit` rows after the place `after`.
+
+    `where`: column → wanted value; `until_ms` → time of the last failure at most.
+    """
     having, values = _having(where), tuple(where.values())
     if after is not None:
         having += f" AND ({_ORDER}) > (?, ?, ?, ?, ?)"
@@ -155,7 +159,7 @@ def _begin(column: str) -> str:
 
 
 def _having(where: Mapping[str, Any]) -> str:
-    return "WHERE " + (" AND ".join(f'"{name}" = ?' for name in where) or "1 = 1")
+    return "WHERE " + (" AND ".join(_CONDITIONS.get(name, f'"{name}" = ?') for name in where) or "1 = 1")
 
 
 def _values(place: LetterPlace) -> tuple[Any, ...]:

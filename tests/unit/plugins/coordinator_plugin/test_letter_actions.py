@@ -95,6 +95,11 @@ def test_the_chosen_letters_are_dropped_and_the_action_is_recorded(
         ({"number": 1, "partition": "0", "offset": "9" * 19}, "is no offset; give a whole number up to 92233720368547"),
         ({"number": 1, "partition": "٣"}, "is no partition"),
         (
+            {"number": 3, "until": "yesterday"},
+            "'yesterday' is no time with a zone; give one such as 2026-11-21T08:15:00Z",
+        ),
+        ({"number": 3, "until": "2026-11-21T08:15:00"}, "is no time with a zone"),
+        (
             {"number": 3, "database": "sqlite:////etc/passwd"},
             "no database is named 'sqlite:////etc/passwd' in the settings",
         ),
@@ -110,6 +115,19 @@ def test_another_number_or_a_hostile_field_is_refused_and_drops_nothing(
     with pytest.raises((Refused, InvalidName), match=says):
         drop(shop, dry_run=dry_run, **given)
     assert (left(database), action_log.asked(shop.coordinator)) == (before, ())
+
+
+def test_letters_that_have_come_since_the_look_stay(shop: Shop, database: Database) -> None:
+    with database.transaction() as cursor:
+        later = (
+            "UPDATE consumer_dead_letters SET failed_at_ms = failed_at_ms + 1 WHERE topic = 'orders' AND \"offset\" = 8"
+        )
+        cursor.execute(later)
+    until = {"until": "2023-11-14T22:13:21.000+00:00"}
+    with pytest.raises(Refused, match="there are now 2 dead letters of topic orders, failed until 2023-11-14"):
+        drop(shop, number=3, **until)
+    drop(shop, number=2, **until)
+    assert left(database) == {("orders", 0, 8), ("clicks", 0, 7)}
 
 
 def test_letters_that_come_between_the_look_and_the_drop_stay_with_all_others(
