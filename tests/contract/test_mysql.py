@@ -115,6 +115,16 @@ def test_a_text_in_a_key_gets_a_length() -> None:
     assert made == 'CREATE TABLE t ("a" VARCHAR(255), b LONGTEXT, c LONGBLOB, PRIMARY KEY ("a"), UNIQUE (d))'
 
 
+def test_a_text_that_is_a_key_by_itself_gets_a_length(database: Database) -> None:
+    name = f"keys_{uuid.uuid4().hex[:6]}"
+    with database.transaction() as cursor:
+        cursor.execute(
+            f'CREATE TABLE {name} (id TEXT PRIMARY KEY, "a" TEXT NOT NULL UNIQUE, b BYTEA UNIQUE, c TEXT NOT NULL)'
+        )
+        cursor.execute(f"INSERT INTO {name} VALUES (?, ?, ?, ?)", ["x" * 255, "y" * 255, b"z" * 1_000, "c" * 70_000])
+        assert cursor.query(f"SELECT LENGTH(id), LENGTH(c) FROM {name}") == [(255, 70_000)]
+
+
 def test_a_full_key_shortens_the_texts_without_a_limit_of_their_own() -> None:
     made = _typed("CREATE TABLE t (topic TEXT, a TEXT, b TEXT, c BYTEA, d TEXT, PRIMARY KEY (topic, a, b, c))")
     assert made == (

@@ -44,6 +44,7 @@ _BOUNDED = {"cluster": MAX_ID_BYTES, "topic": MAX_TOPIC_CHARS, "topic_id": 36}
 """Maximum characters of texts with a limit of their own. Shorter columns leave more of a key to other texts."""
 _NUMBER_BYTES = 8
 _KEYS = re.compile(r"(?:PRIMARY KEY|UNIQUE) \((.*?)\)", re.IGNORECASE)
+_KEY = re.compile(r'"?(\w+)"? (?:TEXT|BYTEA)(?: NOT NULL)? (?:PRIMARY KEY|UNIQUE)\b', re.IGNORECASE)
 _TYPES = {"TEXT": "LONGTEXT", "BYTEA": "LONGBLOB"}
 _COLUMN = re.compile(r'("?)(\w+)\1 (TEXT|BYTEA)\b', re.IGNORECASE)
 _CREATE = re.compile(r"\s*CREATE\s+TABLE\b", re.IGNORECASE)
@@ -132,6 +133,7 @@ class _Cursor(Cursor):
 def _typed(statement: str) -> str:
     """Return a `CREATE TABLE` statement with MySQL's types. A text in a key needs a length."""
     keys = [[name.strip(' "') for name in found.split(",")] for found in _KEYS.findall(statement)]
+    keys += [[name] for name in _KEY.findall(statement)]
     kinds = {name: kind.upper() for _, name, kind in _COLUMN.findall(statement)}
     lengths: dict[str, int] = {}
     for key in keys:
