@@ -169,6 +169,15 @@ def test_missing_consumers_are_told_also_when(there: dict[str, str], tmp_path: P
 
 
 @needs_promtool
+@pytest.mark.parametrize(("values", "fires"), [("_x57 3 3 3", True), ("_x57 0 0 0", False), ("_x40 3x20", False)])
+def test_dead_letters_before_the_first_scrape_of_a_new_consumer_are_told(
+    values: str, fires: bool, tmp_path: Path
+) -> None:
+    """Prometheus' increase starts at the first sample."""
+    assert firing(of_consumer_topic("dead_letters_total", values), "CoordinatorDeadLetters", tmp_path) == fires
+
+
+@needs_promtool
 @pytest.mark.parametrize(("rebalances", "fires"), [(5, False), (6, True)])
 def test_six_rebalances_that_nobody_asked_for_in_ten_minutes_are_flapping_and_five_are_not(
     rebalances: int, fires: bool, tmp_path: Path
