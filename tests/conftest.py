@@ -28,7 +28,7 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 
-SERVERLESS = tuple(str(Path(__file__).with_name(name)) for name in ("unit", "scenarios", "formats"))
+SERVERLESS = tuple(str(Path(__file__).with_name(name)) for name in ("unit", "formats"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,14 +10,11 @@ from tests.simulation.sweep import Search
 
 _ELSEWHERE = ("devstack", "launch", "test_weighted.py")
 """Slow tests, and tests that start processes."""
-UNIT = (
-    *(
-        str(path)
-        for folder in ("coordinator_tasks", "spark_apps")
-        for path in sorted(one.relative_to(ROOT) for one in (ROOT / "tests/unit" / folder).rglob("test_*.py"))
-        if not set(path.parts) & set(_ELSEWHERE)
-    ),
-    "tests/scenarios/test_scenarios.py",
+UNIT = tuple(
+    str(path)
+    for folder in ("coordinator_tasks", "spark_apps")
+    for path in sorted(one.relative_to(ROOT) for one in (ROOT / "tests/unit" / folder).rglob("test_*.py"))
+    if not set(path.parts) & set(_ELSEWHERE)
 )
 SEEDS = 1500
 

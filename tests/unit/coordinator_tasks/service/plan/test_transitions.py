@@ -86,6 +86,28 @@ def test_a_join_runs_through_its_tasks_one_record_each() -> None:
     site.check()
 
 
+def test_a_consumer_that_only_knows_assignments_gives_and_takes_by_its_confirmations_alone() -> None:
+    site = stable_site("a", "b")
+    site.starts("c")
+    c, plain = site.coordinator, site.processes["c"]
+    plain.plain = True
+    for joins in (True, False):
+        if not joins:
+            directives.drain(c, "c", by="ann", why="the host goes")
+        site.clock.advance(2)
+        assert transitions.plan(c, ["orders"], ONE)[0].after is State.CLOSING
+        ((partition, entry),) = site.node().handoff.items()
+        site.everybody_acts()
+        assert site.releases()[partition].by == "b", "c has released nothing"
+        running = [partition in site.processes[one].running["orders"] for one in (entry.giver, entry.taker)]
+        assert running == [False, False], "c does not take over what is released, and b waits for a release"
+        assert transitions.await_closed(c, ["orders"]).confirmed == ("orders",)
+        assert transitions.start(c, ["orders"], ONE)[0].after is State.STARTING
+        site.settles()
+        assert site.counts() == ({"a": 2, "b": 1, "c": 1} if joins else {"a": 2, "b": 2})
+        assert sorted(plain.running["orders"]) == ([partition] if joins else [])
+
+
 @pytest.mark.parametrize("task", [transitions.plan, transitions.start, transitions.settle], ids=lambda t: t.__name__)
 @pytest.mark.parametrize("stage", ["stable", "closing", "closed", "starting", "started"])
 def test_every_task_run_again_after_its_success_changes_nothing(task: Task, stage: str) -> None:

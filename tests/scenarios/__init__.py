@@ -1,1 +1,0 @@
-"""Scenario files and their runner."""
