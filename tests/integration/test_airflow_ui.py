@@ -310,13 +310,16 @@ def test_a_dead_letter_is_dropped_from_its_page_after_a_dry_run_and_no_other_is(
         made = [replace(one.place, cluster=name, partition=p, offset=offset) for name, p, offset in places]
         table.put_letters(cursor, [replace(one, place=place) for place in made])
 
-    def ask() -> str:
+    def ask(button: str) -> str:
         """Press the button, and read the result on the page of the run."""
+        ready = "return document.readyState === 'complete'"  # the script takes the button over
+        browser.until(
+            lambda: browser.driver.execute_script(ready) and button in browser.find("form#ask button").text, button
+        )
+        runs = len(airflow.client.dag_runs("drop_dead_letters"))
         browser.find("form#ask button").click()
         browser.leave()
-        browser.until(
-            lambda: "/dags/drop_dead_letters/runs/" in browser.driver.current_url, "Airflow's page of the run"
-        )
+        eventually(lambda: len(airflow.client.dag_runs("drop_dead_letters")) == runs + 1)
         eventually(lambda: {run["state"] for run in airflow.client.dag_runs("drop_dead_letters")} == {"success"})
 
         def said() -> str:
@@ -336,10 +339,10 @@ def test_a_dead_letter_is_dropped_from_its_page_after_a_dry_run_and_no_other_is(
     browser.until(lambda: browser.find("h1").text == "drop-dead-letters", "the form")
     keep(browser, f"drop-{theme}")
     chosen = f"1 dead letter of topic {TOPIC}, partition 0, offset 1207 in the database shop"
-    assert f"{chosen} would be dropped" in ask()
+    assert f"{chosen} would be dropped" in ask("dry run")
     browser.click("Open its form")
     browser.find("#field-dry_run").click()
-    assert f"{chosen} dropped" in ask()
+    assert f"{chosen} dropped" in ask("Do it")
     with database.transaction() as cursor:
         left = {
             (found.place.cluster, found.place.partition, found.place.offset) for found in table.find(cursor, 9).letters
