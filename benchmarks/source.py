@@ -1,25 +1,29 @@
 """Our source beside Spark's own Kafka source: records/s, MB/s, CPU per record, first batch, total time.
 
-    PYTHONPATH=. python benchmarks/source.py [--records 6000000] [--rounds 3] [--json FILE]
+    PYTHONPATH=. python benchmarks/source.py [--records 3000000] [--rounds 10] [--warm-up 30] [--json FILE]
 
-Every measurement is a process of its own with local[2], reads the same records of 4 partitions, in batches of a twelfth,
-and writes them nowhere (Spark's sink "noop"); "mapInArrow" has a Python stage behind the source. In each round the sides
-take turns, the order changes from round to round, and a plain consume loop of confluent-kafka runs as the control: where
-its figures differ much, the machine was not quiet. "steady" leaves out the first batch. CPU is that of the JVM, the Python
-processes and Kafka's clients together, not that of the broker.
+Each side is a process of its own with local[2]. In a pass, a query reads the same records of 4 partitions from the
+beginning, in batches of a twelfth, and writes them nowhere (Spark's sink "noop"); "mapInArrow" has a Python stage behind
+the source. A JVM compiles for half a minute, so each side first repeats the pass for `--warm-up` seconds. Then the sides
+take turns, in another order from round to round, and the idle sides wait. A plain consume loop of confluent-kafka is the
+control: where its figures differ much, the machine was not quiet. "steady" leaves out the first batch. CPU is that of the
+JVM, the Python processes and Kafka's clients together, not that of the broker.
 """
 
 import argparse
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Self
 
 import psutil
 import pyarrow as pa
@@ -28,7 +32,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks.circumstances import in_rounds, noted, told
-from benchmarks.result import grid, of_process, options, report, verdict, whole
+from benchmarks.result import grid, options, report, verdict, whole
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
 from coordinator_tasks.core.model import TopicNode
@@ -73,11 +77,31 @@ FIGURES = {
 }
 
 
-# One measurement, in a separate process -------------------------------------------------------------------------------
+# One side, in a separate process -------------------------------------------------------------------------------------
 
 
-def measure(side: str, stage: str, servers: str, topic: str, records: int) -> dict[str, float]:
-    return control(servers, topic, records) if side == "control" else query(side, stage, servers, topic, records)
+def serve_passes(side: str, stage: str, servers: str, topic: str, records: int) -> None:
+    """Perform a pass for each line of the standard input, and print its figures as a line of JSON."""
+    with passes(side, stage, servers, topic, records) as perform:
+        for _ in sys.stdin:
+            print(json.dumps(perform()), flush=True)
+
+
+@contextmanager
+def passes(side: str, stage: str, servers: str, topic: str, records: int) -> Iterator[Callable[[], dict[str, float]]]:
+    """Yield a function that performs a pass."""
+    if side == "control":
+        yield lambda: control(servers, topic, records)
+        return
+    limit = {"maxOffsetsPerTrigger": str(records // BATCHES)}
+    with open_session(side) as session:
+
+        def perform() -> dict[str, float]:
+            stream = session.stream(servers, topic, **limit)
+            rows = stream.mapInArrow(same, stream.schema) if stage == "mapInArrow" else stream
+            return run(rows.writeStream.format("noop"), records)
+
+        yield perform
 
 
 def control(servers: str, topic: str, records: int) -> dict[str, float]:
@@ -92,18 +116,29 @@ def control(servers: str, topic: str, records: int) -> dict[str, float]:
     return meter.figures()
 
 
-def query(side: str, stage: str, servers: str, topic: str, records: int) -> dict[str, float]:
-    limit = {"maxOffsetsPerTrigger": str(records // BATCHES)}
-    with open_stream(side, servers, topic, **limit) as stream:
-        rows = stream.mapInArrow(same, stream.schema) if stage == "mapInArrow" else stream
-        return run(rows.writeStream.format("noop"), records)
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A Spark session of one side, ours with a server for its agents."""
+
+    side: str
+    spark: SparkSession
+    server: AgentServer
+
+    def stream(
+        self, servers: str, topic: str, starting: str = "earliest", runner: TopicRunner | None = None, **options: str
+    ) -> DataFrame:
+        """Return the stream of a topic, ours with a new agent, or with `runner`."""
+        options = {**TUNED, **options} if self.side == "tuned" else options
+        options |= {"subscribe": topic, "startingOffsets": starting}
+        if self.side in SPARKS:
+            reader = self.spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers)
+            return reader.options(**options).load()
+        self.server.serve(topic, runner or agent(servers, topic))
+        return source.load(self.spark, **options)
 
 
 @contextmanager
-def open_stream(
-    side: str, servers: str, topic: str, starting: str = "earliest", runner: TopicRunner | None = None, **options: str
-) -> Iterator[DataFrame]:
-    """Yield the stream of one side in a session of its own, ours with its real agent, or with `runner`."""
+def open_session(side: str) -> Iterator[Session]:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     if side in SPARKS:
         builder = builder.config("spark.jars", ",".join(map(str, ensure_jars(CONNECTOR).glob("*.jar"))))
@@ -111,17 +146,21 @@ def open_stream(
     spark.sparkContext.setLogLevel("ERROR")
     server = AgentServer(Reading("a", 1))
     try:
-        if side in SPARKS:
-            reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers)
-        else:
+        if side not in SPARKS:
             source.register(spark, str(server.path))
-            server.serve(topic, runner or agent(servers, topic))
-        options = {**TUNED, **options} if side == "tuned" else options
-        options |= {"subscribe": topic, "startingOffsets": starting}
-        yield source.load(spark, **options) if side == "ours" else reader.options(**options).load()
+        yield Session(side, spark, server)
     finally:
         server.close()
         spark.stop()
+
+
+@contextmanager
+def open_stream(
+    side: str, servers: str, topic: str, starting: str = "earliest", runner: TopicRunner | None = None, **options: str
+) -> Iterator[DataFrame]:
+    """Yield the stream of one side in a session of its own."""
+    with open_session(side) as opened:
+        yield opened.stream(servers, topic, starting, runner, **options)
 
 
 def same(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -135,7 +174,7 @@ def agent(servers: str, topic: str) -> TopicRunner:
         raise SystemExit(f"the topic {topic} is not there")
     node = TopicNode(
         servers,
-        f"group-{os.getpid()}",
+        f"group-{uuid.uuid4()}",
         1,
         "g1",
         described.topic_id,
@@ -253,21 +292,64 @@ def all_cells(given: argparse.Namespace) -> list[dict[str, Any]]:
             records, topic = given.records * min(SIZES) // size // BATCHES * BATCHES, f"records-{size}"
             fill(kafka.bootstrap_servers, topic, random_values(size), records)
             for stage in STAGES:
-                found: dict[str, list[dict[str, float]]] = {}
-                for number in range(given.rounds):
-                    order = given.sides if number % 2 == 0 else given.sides[::-1]
-                    for side in (*order, "control"):
-                        asked = (side, stage, kafka.bootstrap_servers, topic, str(records))
-                        figures = of_process(f"{side}, {stage}, {topic}", __file__, "--worker", *asked)
-                        figures["steady_mb_per_s"] = figures["steady_per_s"] * size / 1e6
-                        found.setdefault(side, []).append(figures)
-                        print(f"{size} B, {stage}, round {number + 1}, {side}: {json.dumps(figures)}", file=sys.stderr)
+                what = kafka.bootstrap_servers, topic, records
+                found = in_turns(given, size, stage, *what)
                 cell = {
                     side: {name: spread([one[name] for one in runs]) for name in FIGURES}
                     for side, runs in found.items()
                 }
                 cells.append({"size": size, "stage": stage, "records": records, "sides": cell})
     return cells
+
+
+def in_turns(
+    given: argparse.Namespace, size: int, stage: str, servers: str, topic: str, records: int
+) -> dict[str, list[dict[str, float]]]:
+    """Return the figures of each side's passes, without the passes of the warm-up."""
+    found: dict[str, list[dict[str, float]]] = {}
+    with ExitStack() as stack:
+        sides = {
+            side: stack.enter_context(SideProcess(side, stage, servers, topic, records))
+            for side in (*given.sides, "control")
+        }
+        for process in sides.values():
+            until = time.monotonic() + given.warm_up
+            while process.warm_up and time.monotonic() < until:
+                process.perform()
+        for number in range(given.rounds):
+            for side in sides if number % 2 == 0 else reversed(sides):
+                figures = sides[side].perform()
+                figures["steady_mb_per_s"] = figures["steady_per_s"] * size / 1e6
+                found.setdefault(side, []).append(figures)
+                print(f"{size} B, {stage}, round {number + 1}, {side}: {json.dumps(figures)}", file=sys.stderr)
+    return found
+
+
+class SideProcess:
+    """A process that performs passes of one side."""
+
+    def __init__(self, side: str, stage: str, servers: str, topic: str, records: int) -> None:
+        self.warm_up = side != "control"
+        self._what = f"{side}, {stage}, {topic}"
+        command = (sys.executable, __file__, "--worker", side, stage, servers, topic, str(records))
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+    def perform(self) -> dict[str, float]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                figures: dict[str, float] = json.loads(line)
+                return figures
+        raise SystemExit(f"{self._what} failed; its last words are above")
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
@@ -320,16 +402,17 @@ def middle(value: Mapping[str, float]) -> str:
 
 def main() -> None:
     parser = options(__doc__)
-    parser.add_argument("--records", type=whole, default=6_000_000, help="of 150 bytes; of larger ones as many bytes")
-    parser.add_argument("--rounds", type=whole, default=3)
+    parser.add_argument("--records", type=whole, default=3_000_000, help="of 150 bytes; of larger ones as many bytes")
+    parser.add_argument("--rounds", type=whole, default=10)
+    parser.add_argument("--warm-up", type=whole, default=30, help="seconds of passes before the rounds")
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
     parser.add_argument("--worker", nargs=5, metavar=("SIDE", "STAGE", "SERVERS", "TOPIC", "RECORDS"))
     given = parser.parse_args()
     if given.worker:
         side, stage, servers, topic, records = given.worker
-        print(json.dumps(measure(side, stage, servers, topic, int(records))))
+        serve_passes(side, stage, servers, topic, int(records))
         return
-    with noted(rounds=given.rounds) as result:
+    with noted(rounds=given.rounds, warm_up_s=given.warm_up) as result:
         result["cells"] = all_cells(given)
     report(result, markdown, given.json)
 
