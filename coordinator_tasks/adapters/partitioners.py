@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 
 from coordinator_tasks.core.errors import Refused
 
-Partitioner = Callable[[bytes, int], int]
-"""A record's key, and the topic's number of partitions → the key's partition."""
+Partitioner = Callable[[bytes, int], int | None]
+"""A record's key, and the topic's number of partitions → the key's partition; `None` = any partition."""
 
 
 def partitioners() -> Mapping[str, Partitioner]:
@@ -20,4 +20,9 @@ def partitioners() -> Mapping[str, Partitioner]:
             "the installed confluent-kafka cannot compute the partition of a key; install a later release: pip install -U "
             "confluent-kafka"
         ) from error
-    return {"murmur2": murmur2, "consistent": consistent, "fnv1a": fnv1a}
+
+    def unless_empty(key: bytes, count: int) -> int | None:
+        """Return no partition for an empty key, as librdkafka's default `consistent_random` does."""
+        return consistent(key, count) if key else None
+
+    return {"murmur2": murmur2, "consistent": unless_empty, "fnv1a": fnv1a}

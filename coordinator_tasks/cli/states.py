@@ -1,6 +1,6 @@
 """Commands for the state of pipelines, in the database of their sink."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +20,9 @@ from coordinator_tasks.cli.base import (
     say_how_to_execute,
 )
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.ports import committed_of
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes.store import read_node
 from coordinator_tasks.tables import Table
 from spark_apps.delivery.database import existing
 
@@ -64,12 +67,23 @@ def rehash(
         found = c.kafka.describe([topic])[topic]
         if found is None:
             raise Refused(f"Kafka has no topic {topic!r}; correct the name")
-        bounds = c.kafka.bounds(topic, range(found.partition_count))
-        stateful = StatefulTopic(c.paths.cluster, topic, found.topic_id, found.partition_count, bounds)
+        count = found.partition_count
+        bounds = c.kafka.bounds(topic, range(count))
+        stateful = StatefulTopic(c.paths.cluster, topic, found.topic_id, count, bounds, _committed(c, topic, count))
         moves = rehash(sink, stateful, chosen, execute=execute)
     listed(moves, how_of(how, json), _table)
     if moves and not execute:
         say_how_to_execute()
+
+
+def _committed(c: Coordinator, topic: str, count: int) -> Mapping[int, int]:
+    """Return the offsets that the topic's consumers have committed; empty without consumers."""
+    path = c.paths.topic(topic)
+    node = read_node(path, c.zk.find(path))
+    if node is None:
+        return {}
+    answer = c.kafka.committed({node.group_id: {topic: range(count)}})[node.group_id]
+    return {partition: found.offset for partition, found in committed_of(answer, topic).items()}
 
 
 def _table(found: Sequence[Any]) -> Table:

@@ -52,13 +52,18 @@ class StateNotSettled(LookAgain):
 
 @dataclass(frozen=True, slots=True)
 class StatefulTopic:
-    """A topic as Kafka describes it now. `bounds`: partition → first offset in the log, and the offset after the last."""
+    """A topic as Kafka describes it now.
+
+    `bounds`: partition → first offset in the log, and the offset after the last. `committed`: the consumers' offsets,
+    for partitions without a position in the database.
+    """
 
     cluster: str
     name: str
     id: str
     partition_count: int
     bounds: Mapping[int, tuple[int, int]]
+    committed: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,14 +201,15 @@ class _Work:
             first, end = self.topic.bounds[partition]
             topic_id, entry = positions.get(partition, ("", None))
             offset = entry.offset if entry is not None and topic_id == self.topic.id else None
-            unread = end - max(first, offset or 0)
+            offset = self.topic.committed.get(partition, first) if offset is None else offset
+            unread = end - max(first, offset)
             if unread > 0:
                 raise StateNotSettled(
                     f"{self._named}: {counted(unread, 'offset')} of partition {partition} {agreed(unread, 'is', 'are')} not processed, and a "
                     "re-hash would move the keys' state away from these records; stop the producers and let the consumers process all "
                     "records before partitions are added"
                 )
-            if offset is not None and offset > end:
+            if offset > end:
                 raise StateNotSettled(
                     f"{self._named}: a consumer has processed records of partition {partition} meanwhile; stop the producers, and "
                     "repeat"
@@ -216,7 +222,7 @@ class _Work:
             for page in _pages(state, partition, place):
                 for name, partition_of in partitioners.items():
                     for _, key in page:
-                        if key is not None and partition not in self._homes(key, partition_of):
+                        if key is not None and not {partition, None} & self._homes(key, partition_of):
                             misplaced[name] += 1
                             example.setdefault(name, f"{key!r:.100} in partition {partition}")
         fitting = [name for name in partitioners if not misplaced[name]]
@@ -244,8 +250,8 @@ class _Work:
             for _, key in page
         )
 
-    def _homes(self, key: bytes, partition_of: Partitioner) -> tuple[int | None, ...]:
-        return partition_of(key, self.before), partition_of(key, self.after)
+    def _homes(self, key: bytes, partition_of: Partitioner) -> set[int | None]:
+        return {partition_of(key, self.before), partition_of(key, self.after)}
 
     def _moving(
         self, state: StateRows, partition: int, keys: Keys, partition_of: Partitioner

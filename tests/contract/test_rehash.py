@@ -56,8 +56,8 @@ def begin(bench: Bench, text: str = LETTERS, partition_of: Callable[[bytes, int]
 
 def topic(bench: Bench, **other: Any) -> StatefulTopic:
     bounds = {p: (0, bench.offsets.get(p, 0)) for p in range(bench.partition_count)}
-    given = {"cluster": bench.cluster, "name": "orders", "id": "id-1", "partition_count": bench.partition_count}
-    return StatefulTopic(**{**given, "bounds": bounds, **other})
+    known = {"cluster": bench.cluster, "name": "orders", "id": "id-1", "partition_count": bench.partition_count}
+    return StatefulTopic(**{**known, "bounds": bounds, "committed": {}, **other})
 
 
 def rehash(bench: Bench, known: Mapping[str, Any] | None = None, *, execute: bool = True, **other: Any) -> list[Moves]:
@@ -160,6 +160,29 @@ def test_records_that_are_not_processed_keep_the_state_in_place(bench: Bench) ->
         rehash(bench, bounds={**bounds, 0: (0, offsets[0] - 1)})
     assert bench.stored() == before
     rehash(bench, bounds={**bounds, 0: (0, offsets[0])})
+
+
+def test_a_partition_without_a_position_in_the_database_stands_at_the_committed_offset(bench: Bench) -> None:
+    """A consumer that began at the end of the log has written nothing of a quiet partition."""
+    only = [one for one in LETTERS if MURMUR2(one.encode(), BEFORE) == 0]
+    begin(bench, "".join(only))
+    bounds = {0: (0, bench.offsets[0]), 1: (0, 9)}
+    with pytest.raises(StateNotSettled, match="9 offsets of partition 1 are not processed"):
+        rehash(bench, bounds=bounds)
+    (moves,) = rehash(bench, bounds=bounds, committed={0: 3, 1: 9})
+    assert moves.keys == len(only)
+
+
+def test_state_of_empty_keys_stays_where_the_producers_send_them_anywhere(bench: Bench) -> None:
+    bench.partition_count = BEFORE
+    bench.claim("a", OLD, *range(BEFORE))
+    bench.write("a", OLD, [*placed(LETTERS, BEFORE, consistent), (0, {"key": ""}), (1, {"key": ""})])
+    bench.partition_count = AFTER
+    (moves,) = rehash(bench)
+    assert (moves.partitioner, moves.keys) == ("consistent", len(LETTERS) + 2)
+    assert bench.query(
+        'SELECT COUNT(*) FROM consumer_state WHERE cluster = ? AND "key" = ?', bench.cluster, b"\x91\xa0"
+    ) == [(2,)]
 
 
 def test_the_partitioner_is_the_one_that_has_placed_all_keys(bench: Bench) -> None:
