@@ -85,7 +85,8 @@ def named(c: Coordinator, name: str, topic: str = "") -> Rebalance:
             if found.rebalance == name:
                 return found
     of = f" of topic {topic!r}" if topic else ""
-    raise NotManaged(f"there is no rebalance {name[:60]!r}{of}; `history` lists those there are")
+    told = f"there is no rebalance {name[:60]!r}{of}: it may be older than the records kept"
+    raise NotManaged(f"{told}; `history` lists those there are")
 
 
 def key_of(one: Rebalance) -> tuple[float, str]:

@@ -160,14 +160,6 @@ def _kept(c: Coordinator, topic: str, drain: Collection[str]) -> dict[str, str]:
         return {}
 
 
-def rebalance(c: Coordinator, topic: str, name: str) -> Rebalance:
-    """Return a rebalance from the history. Raises `Malformed`, and `NotManaged` if there is no such rebalance."""
-    for one in history.newest(c, topic):
-        if one.rebalance == name:
-            return one
-    raise NotManaged(f"topic {topic!r} has no rebalance {name!r} in its history; it may be older than the records kept")
-
-
 def consumer_pages(c: Coordinator, one: Rebalance) -> dict[str, ConsumerPages]:
     """Return Spark UI and driver's log of each giver and taker, for at most `MOST_LINKED` consumers."""
     names = sorted({name for move in one.moves for name in (move.giver, move.taker) if name})
@@ -185,7 +177,7 @@ def run_page(c: Coordinator, run: str, began_at: float, ended_at: float) -> RunP
         try:
             records = _between(c, topic, began_at - CLOCK_SLACK_S, ended_at + CLOCK_SLACK_S)
             names = dict.fromkeys(record.rebalance for record in records if record.actor.run == run)
-            found += [rebalance(c, topic, name) for name in names]
+            found += [history.named(c, name, topic) for name in names]
         except (*UNREADABLE, NotManaged) as error:
             problems.append(error.told)
     return RunPage(tuple(sorted(found, key=history.key_of)), tuple(problems))

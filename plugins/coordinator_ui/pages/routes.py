@@ -27,6 +27,7 @@ from coordinator_tasks.core.errors import CoordinatorError, Malformed, NotManage
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.core.names import MAX_ID_BYTES
 from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.service.nodes import history
 from coordinator_tasks.service.nodes.history import Rebalance
 from coordinator_tasks.service.watch.consumer_pages import ConsumerPages
 from coordinator_ui.access import (
@@ -135,7 +136,7 @@ async def _whole(
     """Return a rebalance with all its data."""
 
     def read(c: Coordinator) -> tuple[Rebalance, Sides, Mapping[str, ConsumerPages]]:
-        found = page_data.rebalance(c, topic, rebalance)
+        found = history.named(c, rebalance, topic)
         return found, rebalance_search.sides(c, found), page_data.consumer_pages(c, found)
 
     found, sides, links = await _read(request, cluster, read)

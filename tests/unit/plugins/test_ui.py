@@ -47,7 +47,7 @@ from coordinator_tasks.core.model import (
 from coordinator_tasks.core.ports import Create, SetData
 from coordinator_tasks.core.text import cause_text
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.nodes import directives, store, topics
+from coordinator_tasks.service.nodes import directives, history, store, topics
 from coordinator_tasks.service.nodes.fleet import record_end
 from coordinator_tasks.service.nodes.history import Rebalance, rebalances
 from coordinator_tasks.service.plan import overrides
@@ -533,11 +533,11 @@ def test_a_run_and_a_rebalance_are_found_without_the_rest_of_a_long_history(
     (found,) = page_data.run_page(shop.coordinator, "run 7", 907_000.0, 907_001.0).rebalances
     assert found.rebalance == "r7"
     read = paths_read(shop.zk, monkeypatch)
-    assert page_data.rebalance(shop.coordinator, "orders", "r297").began_at == 1_197_000.0
+    assert history.named(shop.coordinator, "r297", "orders").began_at == 1_197_000.0
     assert len(read) <= 20, "the tab of a run over 300 topics read 200 records of each, and ended at the page's limit"
-    assert page_data.rebalance(shop.coordinator, "orders", "r0").began_at == 900_000.0
-    with pytest.raises(NotManaged, match="has no rebalance 'r-none'"):
-        page_data.rebalance(shop.coordinator, "orders", "r-none")
+    assert history.named(shop.coordinator, "r0", "orders").began_at == 900_000.0
+    with pytest.raises(NotManaged, match="there is no rebalance 'r-none' of topic 'orders'"):
+        history.named(shop.coordinator, "r-none", "orders")
 
 
 @pytest.mark.parametrize(
