@@ -80,14 +80,14 @@ def targets(topic: str, held: dict[str, int], world: World, policy: Policy) -> d
     `held`: consumer → incarnation that has partitions now. A new incarnation gets none until its predecessor is lost.
     """
     able: dict[str, int] = {}
-    for consumer, member in sorted(world.members.items()):
-        incarnation = member.incarnation
-        life = world.life(consumer, incarnation)
-        if life.isolation is not None or life.draining is not None or life.kept_until:
-            continue
+    # Thousands of members have few distinct lists of topics.
+    wanted = {topics for topics in {one.topics for one in world.members.values()} if wants(topics, topic)}
+    subscribed = ((consumer, one.incarnation) for consumer, one in world.members.items() if one.topics in wanted)
+    for consumer, incarnation in sorted(subscribed):
         if consumer in world.unclear or consumer in world.doubted:
             continue
-        if not subscribes(member, topic) or _not_yet(life):
+        life = world.life(consumer, incarnation)
+        if life.isolation is not None or life.draining is not None or life.kept_until or _not_yet(life):
             continue
         if consumer not in held and in_backoff(consumer, world, policy) > 0:
             continue
