@@ -5,49 +5,71 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.int32]
 Flags = NDArray[np.bool_]
+Places = NDArray[np.int64]
 HandOver = tuple[int, int, int]
 """Giver, topic, taker."""
 
 _NEVER = 1 << 12
 """More than the cost of any path. A hand-over costs -1, 0 or 1, and a search ends at its first cycle."""
+_BITS = 32
+"""Bits of a node's number, below the cost in one integer."""
 
 
-def negative_cycles(subscribed: Flags, own: Numbers, x: Numbers, loads: Numbers) -> list[list[HandOver]]:
+class Edges:
+    """The edges of the nodes of one side, by node: rows of `has` are nodes, columns are nodes of the other side."""
+
+    def __init__(self, has: Flags) -> None:
+        self.places = has.nonzero()
+        of, self._others = self.places
+        self._first = np.flatnonzero(np.diff(of, prepend=-1))
+        self.nodes = of[self._first]
+
+    def with_others(self, costs: Places) -> Places:
+        """Return cost and other end of each edge in one integer."""
+        return (costs << _BITS) + self._others
+
+    def cheapest(self, costs: Places, distance: Places) -> tuple[Places, Places]:
+        """Return for each node the least cost to reach it, and the first other end of such an edge."""
+        best = np.minimum.reduceat((distance[self._others] << _BITS) + costs, self._first)
+        return best >> _BITS, best & (1 << _BITS) - 1
+
+
+def negative_cycles(
+    of_topics: Edges, of_members: Edges, own: Numbers, x: Numbers, loads: Numbers
+) -> list[list[HandOver]]:
     """Return disjoint cycles of negative cost. Without one, no assignment with the same sorted loads has fewer moves.
 
-    Takes O(members · topics) per round. A round makes the paths longer by one hand-over.
+    Takes O(edges) per round. A round makes the paths longer by one hand-over.
     """
     members, topics = x.shape
-    losing = np.where(x > 0, (x <= own).astype(np.int32), _NEVER)
-    taking = np.where(subscribed, -(x < own).astype(np.int32), _NEVER)
+    has, had = x.T[of_topics.places], own.T[of_topics.places]
+    losing = of_topics.with_others(np.where(has > 0, has <= had, _NEVER))
+    taking = of_members.with_others(np.where(x < own, -1, 0)[of_members.places])
     parent = np.full(members + topics, -1, np.int64)
-    at_member, at_topic = np.zeros(members, np.int32), np.zeros(topics, np.int32)
-    every_member, every_topic = np.arange(members), np.arange(topics)
+    at_member, at_topic = np.zeros(members, np.int64), np.zeros(topics, np.int64)
+    every_member = np.arange(members)
     while True:
-        through = losing + at_member[:, None]
-        best = through.argmin(axis=0)
-        changed = _relax(at_topic, through[best, every_topic], parent[members:], best)
-        through = taking + at_topic
-        best = through.argmin(axis=1)
-        changed |= _relax(at_member, through[every_member, best], parent[:members], best + members)
+        changed = _relax(at_topic, parent[members:], of_topics.nodes, *of_topics.cheapest(losing, at_member))
+        cost, best = of_members.cheapest(taking, at_topic)
+        changed |= _relax(at_member, parent[:members], of_members.nodes, cost, best + members)
         best = _cheapest_one_below(at_member, loads)
         cost = np.where(best >= 0, at_member[best], _NEVER)
-        changed |= _relax(at_member, cost, parent[:members], best)
+        changed |= _relax(at_member, parent[:members], every_member, cost, best)
         if not changed:
             return []
-        found = [c for cycle in _cycles(parent.tolist()) if (c := _hand_overs(cycle, members)) and _cost(c, own, x) < 0]
+        found = [c for cycle in _cycles(parent) if (c := _hand_overs(cycle, members)) and _cost(c, own, x) < 0]
         if found:
             return found
 
 
-def _relax(distance: Numbers, cost: Numbers, parent: Numbers, by: Numbers) -> bool:
-    better = cost < distance
-    distance[better] = cost[better]
-    parent[better] = by[better]
+def _relax(distance: Places, parent: Places, nodes: Places, cost: Places, by: Places) -> bool:
+    better = cost < distance[nodes]
+    distance[nodes[better]] = cost[better]
+    parent[nodes[better]] = by[better]
     return bool(better.any())
 
 
-def _cheapest_one_below(distance: Numbers, loads: Numbers) -> Numbers:
+def _cheapest_one_below(distance: Places, loads: Numbers) -> Places:
     """Return for each member the nearest member whose load is lower by one, to exchange loads with; -1 if none."""
     order = np.lexsort((distance, loads))
     ascending = loads[order]
@@ -56,11 +78,14 @@ def _cheapest_one_below(distance: Numbers, loads: Numbers) -> Numbers:
     return np.where(there, order[first], -1)
 
 
-def _cycles(parent: list[int]) -> list[list[int]]:
+def _cycles(parents: Places) -> list[list[int]]:
     """Return the cycles in the graph of parents, each in the direction of the paths."""
-    seen = [0] * len(parent)
+    end = np.append(parents, -1)  # the parent of -1, no node, is -1
+    for _ in range(len(parents).bit_length()):
+        end = end[end]
+    parent, seen = parents.tolist(), [0] * len(parents)
     cycles = []
-    for start in range(len(parent)):
+    for start in np.flatnonzero(end >= 0).tolist():  # from here the parents never end
         node, mark = start, start + 1
         while node >= 0 and not seen[node]:
             seen[node] = mark

@@ -20,7 +20,7 @@ import heapq
 
 import numpy as np
 
-from coordinator_tasks.core.assignors.cycles import Flags, Numbers, negative_cycles
+from coordinator_tasks.core.assignors.cycles import Edges, Flags, Numbers, negative_cycles
 
 
 def fewest_moves_of(
@@ -92,33 +92,37 @@ class Flow:
 
     def _level_once(self, free_only: bool) -> bool:
         """For each member with a path, hand one partition on along the path. Return False if no member has a path."""
-        reach, via_topic, via_member = self._reachable(free_only)
+        reach, *vias = self._reachable(free_only)
+        via_topic, via_member = (via.tolist() for via in vias)
         steep = np.flatnonzero(self.loads >= reach + 2)
         heap = list(zip((-self.loads[steep]).tolist(), steep.tolist(), strict=True))
         heapq.heapify(heap)
+        # A member that cannot pass a partition on cannot do so later in this round: further givers have no larger load.
+        stuck: set[int] = set()
         while heap:
             load, member = heapq.heappop(heap)
             path = [member]
-            while (topic := int(via_topic[path[-1]])) >= 0:
-                path += [topic, int(via_member[topic])]
-            if self._pass_on(path, free_only):
+            while (
+                (topic := via_topic[path[-1]]) >= 0 and path[-1] not in stuck and self._has(path[-1], topic, free_only)
+            ):
+                path += [topic, via_member[topic]]
+            if topic < 0 and self.loads[member] >= self.loads[path[-1]] + 2:
+                self._pass_on(path)
                 heapq.heappush(heap, (load + 1, member))
+            else:
+                stuck.update(path[::2])
         return bool(len(steep))
 
-    def _pass_on(self, path: list[int], free_only: bool) -> bool:
-        """Hand one partition on at each step of the path member, topic, member, ... Return False if impossible now."""
-        first, last = path[0], path[-1]
-        if self.loads[first] < self.loads[last] + 2:
-            return False
-        gifts = list(zip(path[:-1:2], path[1::2], strict=True))
-        if not all(self.x[gift] > (self.own[gift] if free_only else 0) for gift in gifts):
-            return False
+    def _has(self, member: int, topic: int, free_only: bool) -> bool:
+        return bool(self.x[member, topic] > (self.own[member, topic] if free_only else 0))
+
+    def _pass_on(self, path: list[int]) -> None:
+        """Hand one partition on at each step of the path member, topic, member, ..."""
         for giver, topic, taker in zip(path[:-1:2], path[1::2], path[2::2], strict=True):
             self.x[giver, topic] -= 1
             self.x[taker, topic] += 1
-        self.loads[first] -= 1
-        self.loads[last] += 1
-        return True
+        self.loads[path[0]] -= 1
+        self.loads[path[-1]] += 1
 
     def _reachable(self, free_only: bool) -> tuple[Numbers, Numbers, Numbers]:
         """Return per member the least load that it can reach and the next topic, and per topic the next member.
@@ -159,7 +163,8 @@ class Flow:
 
     def cheapen(self) -> None:
         """Reach the fewest moves that the present loads allow."""
-        while cycles := negative_cycles(self.subscribed, self.own, self.x, self.loads):
+        edges = Edges(self.subscribed.T), Edges(self.subscribed)
+        while cycles := negative_cycles(*edges, self.own, self.x, self.loads):
             for cycle in cycles:
                 for giver, topic, taker in cycle:
                     self.x[giver, topic] -= 1
