@@ -28,6 +28,7 @@ def synthetic(round_: int) -> dict[str, Any]:
     lags = [chance.randrange(1_000_000) + round_ for _ in range(PARTITIONS)]
     topic = {
         "topic": "orders",
+        "statuses": {},
         "state": "Stable",
         "says": "Every partition is where the last plan put it.",
         "since": 1.0,
@@ -86,7 +87,6 @@ def synthetic(round_: int) -> dict[str, Any]:
         "topics": [topic],
         "owners": owners,
         "moves": [],
-        "left_out": 0,
         "consumers": [{"consumer": name, **consumer} for name in owners],
         "partitions": {
             "topic": [0] * PARTITIONS,

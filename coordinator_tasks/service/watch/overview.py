@@ -3,7 +3,7 @@
 An unreadable topic or consumer shows a problem in place of figures. The others are still listed.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -12,6 +12,7 @@ from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Ma
 from coordinator_tasks.core.machine import crashes, fleet_topics
 from coordinator_tasks.core.machine.causes import absence
 from coordinator_tasks.core.machine.crashes import Exits
+from coordinator_tasks.core.machine.draft import by_consumer
 from coordinator_tasks.core.machine.failures import CommonFailure, by_cause, failures_of
 from coordinator_tasks.core.machine.fleet_topics import conflicts
 from coordinator_tasks.core.machine.life import Life, interfaces
@@ -365,6 +366,19 @@ class ClusterLook:
     kept: Mapping[str, str] = field(default_factory=dict)
 
 
+def of_topic(c: Coordinator, topic: str) -> ClusterLook:
+    """Ask only the consumers that own, give or take partitions of this topic. Raises the `Unavailable` kinds."""
+    unclear = dict[str, str]()
+    nodes = store.load_nodes(c.zk, c.paths, [topic])
+    held = {consumer: max(granted) for consumer, granted in holders_of(nodes).items()}
+    members, claims = load_members(c, unclear), load_claims(c, sorted(held), unclear)
+    answers = c.statuses.ask(interfaces(sorted(held), members, claims), known(nodes, members, claims))
+    unclear |= unasked(answers)
+    directives = load_directives(c, unclear, held)
+    world = World(c.clock.now(), members, claims, directives, answers, unclear=unclear)
+    return ClusterLook(nodes, world, tuple(sorted(held)), held, {})
+
+
 def look(c: Coordinator, seen: ClusterObservation | None = None) -> ClusterLook:
     """Read all nodes, and ask each consumer's interface once. Raises the `Unavailable` kinds.
 
@@ -437,7 +451,11 @@ def consumers(c: Coordinator, seen: ClusterLook | None = None) -> list[ConsumerO
     `seen`: an observation to use. Raises the `Unavailable` kinds.
     """
     seen = look(c) if seen is None else seen
-    found = (_consumer(c, who, seen.world, seen.nodes, seen.held.get(who, 0)) for who in seen.everybody)
+    granted = defaultdict[str, dict[str, tuple[int, ...]]](dict)
+    for topic, node in seen.nodes.items():
+        for consumer, partitions in by_consumer((who, p) for p, who in node.assignments.items()).items():
+            granted[consumer][topic] = partitions
+    found = (_consumer(c, who, seen, granted[who]) for who in seen.everybody)
     return [
         replace(
             one,
@@ -452,8 +470,10 @@ def consumers(c: Coordinator, seen: ClusterLook | None = None) -> list[ConsumerO
 
 
 def _consumer(
-    c: Coordinator, consumer: str, world: World, nodes: Mapping[str, TopicNode], held: int
+    c: Coordinator, consumer: str, seen: ClusterLook, granted: Mapping[str, tuple[int, ...]]
 ) -> ConsumerOverview:
+    """Return the overview. `granted`: topic → the consumer's partitions."""
+    world, held = seen.world, seen.held.get(consumer, 0)
     member, claim, answer = world.members.get(consumer), world.claims.get(consumer), world.answers.get(consumer)
     last = claim.incarnation if claim is not None else 0
     incarnation = member.incarnation if member is not None else held or last
@@ -479,7 +499,7 @@ def _consumer(
         exits=exits,
         asked=_asked(life, ended=there in _ENDED),
         reports=(*_misregistered(member), *pages.problems, *(status.reports if status is not None else ())),
-        topics=_topics(consumer, status, nodes),
+        topics=_topics(status, granted, seen.nodes),
         release=member.release if member is not None else "",
         code=member.attributes.get(CODE, "") if member is not None else "",
         pages=pages,
@@ -522,11 +542,12 @@ def _asked(life: Life, *, ended: bool) -> str:
     return "; ".join(parts)
 
 
-def _topics(consumer: str, status: ConsumerStatus | None, nodes: Mapping[str, TopicNode]) -> tuple[RunningTopic, ...]:
+def _topics(
+    status: ConsumerStatus | None, granted: Mapping[str, tuple[int, ...]], nodes: Mapping[str, TopicNode]
+) -> tuple[RunningTopic, ...]:
     said: Mapping[str, TopicStatus] = status.topics if status is not None else {}
-    granted = {topic: _granted(consumer, node) for topic, node in nodes.items()}
     found = []
-    for topic in sorted(said.keys() | {topic for topic, partitions in granted.items() if partitions}):
+    for topic in sorted(said.keys() | granted.keys()):
         assigned = granted.get(topic, ())
         paused = tuple(p for p in assigned if p in nodes[topic].paused)
         granted_here = RunningTopic(topic, assigned, paused=paused, lag_unknown=len(assigned))

@@ -4,9 +4,10 @@ A partition's figures come from its current owner. A former owner does not count
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from coordinator_tasks.core.errors import DiscoveryUnavailable, Malformed, NodeMissing
@@ -23,10 +24,15 @@ from coordinator_ui.data.trends import PartitionNow, Trend, Trends
 from coordinator_ui.texts import words
 
 MOST_PARTITIONS = 20_000
+MOST_CONSUMERS = 200
+"""Maximum consumers in an answer for the page."""
 MOST_TEXTS = 20
+V = TypeVar("V")
 OWNED, CLOSING, STARTING, PAUSED, IDLE, UNKNOWN, UNOWNED = range(7)
 STATES = ("runs", "gives", "takes", "paused", "idle", "unknown", "nobody")
 """States of a partition. Their places are the numbers in the data."""
+_STANDING = frozenset({LagStatus.STOP.name, LagStatus.STALL.name, LagStatus.REWIND.name})
+_FOUND_BY = ("consumer", "presence", "host", "rack")
 Speeds: TypeAlias = Mapping[tuple[str, int], float]
 """(Topic, partition) → records read per second."""
 Statuses: TypeAlias = Mapping[tuple[str, int], LagStatus]
@@ -90,14 +96,14 @@ def _running(world: World, who: str, topic: str) -> Mapping[int, Any]:
 
 
 def look(c: Coordinator, topic: str, trends: Trends) -> tuple[Now, dict[str, Any]]:
-    """Look once. Return the look, and the answer of the data API. Raises `StoreUnavailable`."""
+    """Look once. Return the look, and its data. Raises `StoreUnavailable`."""
     seen = now(c, topic)
     every, trend = standings(seen), trends.of(c)
     return seen, data(seen, every, trend, trends.speeds(c, trend, every, whole=not topic))
 
 
 def data(seen: Now, every: Sequence[PartitionNow], trend: Trend, speeds: Speeds) -> dict[str, Any]:
-    """Return the answer of the data API. At most `MOST_PARTITIONS` partitions are listed; the others are counted."""
+    """Return everything, for `whole` and `part`."""
     statuses = trend.statuses()
     by_topic: dict[str, list[PartitionNow]] = {}
     by_owner: dict[str, list[PartitionNow]] = {}
@@ -119,17 +125,67 @@ def data(seen: Now, every: Sequence[PartitionNow], trend: Trend, speeds: Speeds)
             for one in seen.topics
         ],
         "owners": names,
-        "partitions": _columns(seen, every[:MOST_PARTITIONS], speeds, statuses, names),
+        "partitions": _columns(seen, every, speeds, statuses, names),
         "moves": _moves(seen, names),
-        "left_out": max(0, len(every) - MOST_PARTITIONS),
         "consumers": [_consumer(one, seen, by_owner.get(one.consumer, []), speeds) for one in seen.consumers],
     }
 
 
+def whole(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer of the data API. At most `MOST_PARTITIONS` partitions are listed; the others are counted."""
+    return _of_rows(found, range(len(found["partitions"]["partition"])), found["moves"])
+
+
+def part(found: Mapping[str, Any], topic: str, consumer: str = "", find: str = "") -> dict[str, Any]:
+    """Return the answer for a page that shows the partitions of one topic and of one consumer.
+
+    `shown`: this topic, or if there is no such topic, the topic that needs a person most. At most `MOST_CONSUMERS` consumers with `find` in their names, presence, host or rack are listed; those that need a
+    person come first. `consumers_found` counts all of these consumers, and `consumers_count` all consumers.
+    """
+    columns, listed = found["partitions"], found["consumers"]
+    topics = found["topics"]
+    here = min(
+        range(len(topics)), key=lambda place: (topics[place]["topic"] != topic, _rank(topics[place])), default=-1
+    )
+    mine = found["owners"].index(consumer) if consumer in found["owners"] else None
+    pairs = enumerate(zip(columns["topic"], columns["owner"], strict=True))
+    rows = [row for row, (place, owner) in pairs if place == here or owner == mine]
+    wanted = find.strip().casefold()
+    shown = [one for one in listed if wanted in " ".join(one[name] for name in _FOUND_BY).casefold()]
+    answering = sum(one["answers"] for one in listed)
+    return {
+        **_of_rows(found, rows, [move for move in found["moves"] if move[0] == here]),
+        "consumers": first(shown, MOST_CONSUMERS, lambda one: one["presence"] != "live" or bool(one["notes"])),
+        "consumers_found": len(shown),
+        "consumers_count": len(listed),
+        "answering": answering,
+        "shown": topics[here]["topic"] if topics else "",
+    }
+
+
+def first(rows: Sequence[V], most: int, needs: Callable[[V], bool]) -> Sequence[V]:
+    """Return at most `most` rows, in order. If there are more, those that need a person come first."""
+    return rows if len(rows) <= most else sorted(rows, key=lambda one: not needs(one))[:most]
+
+
+def _rank(one: Mapping[str, Any]) -> tuple[bool, ...]:
+    """Return a key that sorts first what needs a person most."""
+    ill = not _STANDING.isdisjoint(one["statuses"])
+    return not one["problem"], not one["unowned"], not (one["late"] or one["state"] == State.INITIAL), not ill
+
+
+def _of_rows(found: Mapping[str, Any], rows: Sequence[int], moves: Sequence[Any]) -> dict[str, Any]:
+    listed = rows[:MOST_PARTITIONS]
+    columns = {name: [column[row] for row in listed] for name, column in found["partitions"].items()}
+    return {**found, "partitions": columns, "moves": moves[:MOST_PARTITIONS], "left_out": len(rows) - len(listed)}
+
+
 def _topic(one: TopicSummary, standing: Sequence[PartitionNow], speeds: Speeds, statuses: Statuses) -> dict[str, Any]:
     lag, rate, speed = _sums(standing, speeds)
+    judged = Counter(s.name for p in standing if (s := statuses.get((p.topic, p.partition))) is not None)
     return {
         "topic": one.topic,
+        "statuses": {name: count for name, count in judged.items() if name != LagStatus.OK.name},
         "state": one.state.value,
         "says": says(one),
         "since": one.since_at or None,
@@ -319,7 +375,7 @@ def _moves(seen: Now, names: Sequence[str]) -> list[list[int]]:
         givers = {p: place[who] for who, numbers in one.closing.items() for p in numbers}
         takers = {p: place[who] for who, numbers in one.starting.items() for p in numbers}
         found += [[number, p, givers.get(p, -1), takers.get(p, -1)] for p in sorted(givers.keys() | takers.keys())]
-    return found[:MOST_PARTITIONS]
+    return found
 
 
 def _paused(consumers: Iterable[ConsumerOverview]) -> dict[str, list[int]]:

@@ -6,7 +6,7 @@ An unreadable part becomes a sentence, and all other parts are still shown. Thes
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coordinator_tasks.core.errors import UNREADABLE, DiscoveryUnavailable, Malformed, NodeMissing, NotManaged
@@ -18,14 +18,15 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import history
 from coordinator_tasks.service.nodes.directives import registered
 from coordinator_tasks.service.nodes.history import Rebalance
-from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.watch import overview
 from coordinator_tasks.service.watch.consumer_pages import ConsumerPages, pages_now
 from coordinator_tasks.service.watch.overview import ConsumerOverview, RunningTopic
-from coordinator_ui.data import rebalance_search
+from coordinator_ui.data import live, rebalance_search
 from coordinator_ui.data.topic_summary import TopicSummary, summaries
 
 RECENT = 6
+MOST_ROWS = 100
+"""Maximum topics and consumers in the overview. Those that need a person come first; the others are counted."""
 CLOCK_SLACK_S = 5.0
 RUN_RECORDS = 2_000
 MOST_LINKED = 50
@@ -95,13 +96,26 @@ class Consumers:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPage:
-    """The overview."""
+    """The overview. `find`: names only the topics and consumers with this text in their name."""
 
     now: float
     topics: tuple[TopicSummary, ...]
     consumers: Consumers
     recent: tuple[Rebalance, ...]
     problem: str = ""
+    find: str = ""
+
+    @property
+    def topic_rows(self) -> Sequence[TopicSummary]:
+        found = [one for one in self.topics if self.find in one.topic.casefold()]
+        return live.first(found, MOST_ROWS, lambda one: bool(one.problem or one.unowned or one.late))
+
+    @property
+    def consumer_rows(self) -> Sequence[ConsumerOverview]:
+        found = [one for one in self.consumers.listed if self.find in one.consumer.casefold()]
+        return live.first(
+            found, MOST_ROWS, lambda one: bool(one.problem or one.unwell or one.asked or one.reports or one.ended)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +144,15 @@ class RunPage:
     problems: tuple[str, ...] = ()
 
 
-def cluster_page(c: Coordinator) -> ClusterPage:
+def cluster_page(c: Coordinator, find: str = "") -> ClusterPage:
     """Return the overview of a cluster."""
-    found = summaries(c, transitions.topics(c))
+    seen = live.now(c)
+    found = seen.topics
     began = [(one.last.at - one.last.rebalance_s, one.topic) for one in found if one.last is not None]
     moved_last = [topic for _, topic in heapq.nlargest(RECENT, began)]  # they have the newest rebalances
     recent = rebalance_search.rebalances(c, rebalance_search.RebalanceFilter(), RECENT, of=moved_last)
-    return ClusterPage(c.clock.now(), found, _consumers(c), recent.found, joined(recent.problems))
+    consumers = _consumers(seen.consumers, seen.problem)
+    return ClusterPage(c.clock.now(), found, consumers, recent.found, joined(recent.problems), find.strip().casefold())
 
 
 def topic_page(c: Coordinator, topic: str, limit: int) -> TopicPage:
@@ -147,7 +163,7 @@ def topic_page(c: Coordinator, topic: str, limit: int) -> TopicPage:
         found = history.rebalances(c, [topic], limit + 1)
     except UNREADABLE as error:
         problem = error.told
-    consumers = _consumers(c)
+    consumers = _owners(c, topic)
     kept = _kept(c, topic, consumers.kept(summary))
     more, budget = len(found) > limit, c.budget.is_set
     return TopicPage(c.clock.now(), summary, consumers, found[:limit], more, problem, kept, budget)
@@ -199,15 +215,19 @@ def _between(c: Coordinator, topic: str, begin_at: float, end_at: float) -> list
     return [record for record in found.values() if begin_at <= record.at <= end_at]
 
 
-def _consumers(c: Coordinator) -> Consumers:
+def _owners(c: Coordinator, topic: str) -> Consumers:
+    """Return the consumers that own, give or take partitions of the topic."""
     try:
-        listed = tuple(overview.consumers(c))
+        return _consumers(overview.consumers(c, overview.of_topic(c, topic)))
     except (DiscoveryUnavailable, Malformed) as error:
         return Consumers(problem=error.told)
     except NodeMissing:
         return Consumers()
+
+
+def _consumers(listed: Sequence[ConsumerOverview], problem: str = "") -> Consumers:
     partly = {t.topic for one in listed for t in one.topics if t.lag_unknown}
-    return Consumers(listed, lags=_lags(listed), partly=partly)
+    return Consumers(tuple(listed), problem, _lags(listed), partly)
 
 
 def _lags(listed: Iterable[ConsumerOverview]) -> dict[str, int]:

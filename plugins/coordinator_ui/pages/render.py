@@ -32,6 +32,8 @@ MOST_IN_LINE = 32
 """Maximum length of a name without a line break."""
 MOST_IN_GRID = 64
 """Maximum partitions side by side. A larger topic is shown in ranges of partitions."""
+MOST_ROWS = 100
+"""Maximum rows of a page's table. Those that need a person come first; the others are counted."""
 LIVE = ("elements", "grid", "tables", "topics", "matrix", "lag_charts", "page")
 """The parts of the live page's script, in order. Together they form one function."""
 VENDOR = Path(__file__).parents[1] / "vendor"
@@ -119,6 +121,7 @@ def environment() -> Environment:
         "most_in_cell": MOST_IN_CELL,
         "most_in_grid": MOST_IN_GRID,
         "most_in_line": MOST_IN_LINE,
+        "most_rows": MOST_ROWS,
         "names": NAMES,
         "scripts_text": _code(),
         "style": f"{_read(VENDOR / f'{UPLOT}.min.css')}{_read(TEMPLATES / 'page.css')}",

@@ -112,11 +112,14 @@ def make_app(reader: ClusterReader | None = None) -> FastAPI:
 
 @router.get("/")
 @router.get("/clusters/{cluster}")
-async def overview(request: Request, cluster: OfCluster, readable: Readable) -> HTMLResponse:
+async def overview(request: Request, cluster: OfCluster, readable: Readable, find: Topic = "") -> HTMLResponse:
     """Show the topics and the consumers of a cluster, and the last moves."""
-    found = await _read(request, cluster, page_data.cluster_page)
+    found = await _read(request, cluster, lambda c: page_data.cluster_page(c, find))
     recent = [tell(one, found.now) for one in found.recent]
-    return page(request, "overview.html", cluster=cluster, clusters=readable, found=found, recent=recent, live=True)
+    rows: dict[str, Any] = {"topic_rows": found.topic_rows, "consumer_rows": found.consumer_rows}
+    return page(
+        request, "overview.html", cluster=cluster, clusters=readable, found=found, recent=recent, live=True, **rows
+    )
 
 
 @router.get("/clusters/{cluster}/topics/{topic}")
@@ -238,10 +241,18 @@ async def ask(request: Request, cluster: OfCluster, action: str) -> HTMLResponse
 
 
 @data_router.get("/clusters/{cluster}/live")
-async def live_data(request: Request, cluster: OfCluster, topic: Topic = "") -> Response:
-    """Return topics, partitions and consumers now."""
-    seen, whole = await _live(request, cluster, topic)
-    return data({**whole, "health": rows(seen)})
+async def live_data(
+    request: Request,
+    cluster: OfCluster,
+    topic: Topic = "",
+    shown: Annotated[str | None, Query(max_length=rebalance_search.MOST_TEXT + 49)] = None,
+    consumer: Annotated[str, Query(max_length=MAX_ID_BYTES)] = "",
+    find: Topic = "",
+) -> Response:
+    """Return topics, partitions and consumers now. With `shown`, only what the live page shows; see `live.part`."""
+    seen, found = await _live(request, cluster, topic)
+    answer = live.whole(found) if shown is None else live.part(found, shown, consumer, find)
+    return data({**answer, "health": rows(seen)})
 
 
 @data_router.get("/clusters/{cluster}/trend")

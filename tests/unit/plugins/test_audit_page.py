@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from coordinator_ui.data import audits
+from coordinator_ui.pages.render import environment
 
 from coordinator_tasks.service.watch import audit as service
 from tests.fakes.cluster import Cluster
@@ -104,6 +105,7 @@ def test_all_viewers_share_one_audit(site: Site, monkeypatch: pytest.MonkeyPatch
 
 def test_rows_beyond_the_bound_are_counted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audits, "MOST_ROWS", 1)
+    monkeypatch.setitem(environment().globals, "most_rows", 1)
     client = pages_of(site)
     assert client.get(DATA).json()["left_out"] == {"findings": 1, "committers": 1}
     said = text_of(client.get("/audit").text)

@@ -4,7 +4,7 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from html import escape, unescape
@@ -29,10 +29,12 @@ from coordinator_tasks.core.errors import LookAgain, NotManaged, StoreUnavailabl
 from coordinator_tasks.core.measure.budget import Budget
 from coordinator_tasks.core.model import (
     Actor,
+    Answer,
     Condition,
     ConsumerStatus,
     Ending,
     Failure,
+    Member,
     Move,
     MoveKind,
     Pause,
@@ -247,6 +249,72 @@ class Walked(tuple[RunningTopic, ...]):
     def __iter__(self) -> Iterator[RunningTopic]:
         self.times += 1
         return super().__iter__()
+
+
+def many_consumers(monkeypatch: pytest.MonkeyPatch, count: int = 5_000) -> None:
+    """Thousands of consumers with long names; one at the end has a problem."""
+    each = [
+        ConsumerOverview(f"{'consumer' * 6}-{n:04d}", "live", health="ok", condition=Condition.OK, address="http://h:1")
+        for n in range(count)
+    ]
+    each[-7] = replace(each[-7], problem="it is too hot")
+    monkeypatch.setattr(overview, "consumers", lambda *_: each)
+
+
+def test_the_overview_of_thousands_of_consumers_and_topics_stays_small_and_finds_each(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many_consumers(monkeypatch)
+    for number in range(page_data.MOST_ROWS):
+        shop.kafka.create_topic(f"topic-{number:03d}", 1)
+        topics.add_topic(shop.coordinator, f"topic-{number:03d}", "readers", actor=PERSON)
+    client = pages_of(shop)
+    page = client.get("/").text
+    assert page.count('<th scope="row">') == 2 * page_data.MOST_ROWS
+    assert len(page) < 400_000
+    assert "Shown: 100 of 101 topics, 100 of 5000 consumers; those that need somebody come first." in text_of(page)
+    assert "it is too hot" in page
+    found = client.get("/?find=R-2999").text
+    assert "-2999<" in found
+    assert found.count('<th scope="row">') == 1
+
+
+def test_the_page_of_a_topic_asks_only_the_consumers_of_the_topic(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stable(shop, {0: "a"})
+    asked = list[str]()
+    once = shop.statuses.ask
+
+    def ask(members: Collection[Member], known: Mapping[str, int] | None = None) -> Mapping[str, Answer]:
+        asked.extend(one.consumer for one in members)
+        return once(members, known)
+
+    monkeypatch.setattr(type(shop.statuses), "ask", lambda _, *given: ask(*given))
+    assert pages_of(shop).get("/clusters/shop/topics/orders").status_code == 200
+    assert asked == ["a"]
+
+
+def test_the_live_page_gets_one_topic_and_the_consumers_that_need_somebody(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.kafka.create_topic("large", 3_000)
+    topics.add_topic(shop.coordinator, "large", "readers", actor=PERSON)
+    stable(shop, {0: "a", 1: "a", 2: "a", 3: "a"})
+    many_consumers(monkeypatch)
+    live = pages_of(shop)
+
+    def part(**asked: str) -> Any:
+        return live.get("/api/v1/clusters/shop/live", params=asked).json()
+
+    found = part(shown="orders")
+    assert (found["shown"], found["partitions"]["partition"], found["left_out"]) == ("orders", [0, 1, 2, 3], 0)
+    assert (len(found["consumers"]), found["consumers_found"], found["answering"]) == (200, 5_000, 5_000)
+    assert found["consumers"][0]["notes"] == ["it is too hot"]
+    assert [one["consumer"][-4:] for one in part(shown="orders", find="-2999")["consumers"]] == ["2999"]
+    assert part(shown="")["shown"] == "large", "nobody reads it"
+    assert set(part(shown="large", consumer="a")["partitions"]["topic"]) == {0, 1}
+    assert part()["left_out"] == 0, "for a program"
 
 
 @pytest.mark.parametrize("path", ["/", "/api/v1/clusters/shop/live"])

@@ -1,4 +1,4 @@
-const EVERY_MS = 3000, TREND_MS = 20000, ROW_PX = 30, LINE_PX = 20, MOST_TOPICS = 50, MOST_LINES = 12, LABEL_PX = 150, GAP_S = 150, BETWEEN_PX = 8, SIDES_PX = 24, SCALE_PX = 18, NUMBER_PX = 28, MOST_POINTS = 200;
+const EVERY_MS = 3000, SOON_MS = 200, TREND_MS = 20000, ROW_PX = 30, LINE_PX = 20, MOST_TOPICS = 50, MOST_LINES = 12, LABEL_PX = 150, GAP_S = 150, BETWEEN_PX = 8, SIDES_PX = 24, SCALE_PX = 18, NUMBER_PX = 28, MOST_POINTS = 200;
 const RECORDS = Array.from({ length: 40 }, (_, i) => [1, 2, 5][i % 3] * 10 ** Math.floor(i / 3));  // steps of an axis of records
 const KEYS = ["runs", "gives", "takes", "paused", "idle", "unknown", "nobody"];  // page.css has a colour for each
 

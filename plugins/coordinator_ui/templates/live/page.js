@@ -1,12 +1,12 @@
 const choose = (topic, partition = null, consumer = "") => {
   seen.topic = topic; seen.partition = partition; seen.consumer = consumer; seen.trend = null;
-  seen.reads = new Map(); clear(); show(seen.data); trend();
+  seen.reads = new Map(); clear(); show(seen.data); trend(); soon();
   if (consumer) seen.panelSays.scrollIntoView({ block: "nearest" });
 };
 
 const show = (data) => {
-  seen.data = data; seen.told = told(data);
-  if (!data.topics.some((one) => one.topic === seen.topic)) { seen.topic = data.topics.length ? [...data.topics].sort((a, b) => rank(a) - rank(b))[0].topic : ""; seen.partition = null; seen.consumer = ""; seen.trend = null; seen.trendAt = 0; seen.reads = new Map(); clear(); }
+  seen.data = data;
+  if (!data.topics.some((one) => one.topic === seen.topic)) { seen.topic = data.shown; seen.partition = null; seen.consumer = ""; seen.trend = null; seen.trendAt = 0; seen.reads = new Map(); clear(); }
   showTopics(data); showHealth(data);
   seen.problem.hidden = !data.problem; seen.problem.textContent = data.problem;
   seen.rows = partitionRows(data, seen.topic);
@@ -16,17 +16,16 @@ const show = (data) => {
     seen.panelName.textContent = one.topic.length > 80 ? `${one.topic.slice(0, 79)}…` : one.topic; seen.panelName.title = one.topic;
     seen.panelLink.href = `${seen.base}/clusters/${encodeURIComponent(seen.cluster)}/topics/${encodeURIComponent(one.topic)}`;
     seen.panelHistory.href = `${seen.base}/rebalances?${new URLSearchParams({ topic: one.topic })}`;
-    seen.panelSays.replaceChildren(el("bdi", { text: one.says }), ` Epoch ${one.epoch}, ${counted(one.partitions, "partition")}.${data.left_out ? ` ${counted(data.left_out, "partition")} of this cluster ${data.left_out === 1 ? "is" : "are"} left out.` : ""}`);
+    seen.panelSays.replaceChildren(el("bdi", { text: one.says }), ` Epoch ${one.epoch}, ${counted(one.partitions, "partition")}.${data.left_out ? ` ${counted(data.left_out, "partition")} ${data.left_out === 1 ? "is" : "are"} left out.` : ""}`);
     showMatrix();
-    seen.partitions.empty = one.partitions ? `This page shows ${counted(data.partitions.partition.length, "partition")} of the cluster, and none of this topic.` : "The topic has no partition.";
+    seen.partitions.empty = one.partitions ? "Reading…" : "The topic has no partition.";
     seen.partitions.show(seen.rows);
     seen.judged.textContent = data.judged ? `Judged at ${clock(data.judged)} UTC, once a minute; the metrics say the same.` : "Not judged in the last three minutes: see whether the DAG reconcile, or the plain loop, runs.";
     if (!seen.meanings.children.length) seen.meanings.append(...Object.entries(data.statuses).flatMap(([name, text]) => [el("dt", {}, status(name)), el("dd", { text })]));
   }
-  const wanted = seen.findConsumer.value.trim().toLowerCase();
-  seen.consumers.show(wanted ? data.consumers.filter((each) => `${each.consumer} ${each.presence} ${each.host} ${each.rack}`.toLowerCase().includes(wanted)) : data.consumers);
-  const answering = data.consumers.filter((each) => each.answers).length;
-  seen.count.textContent = `${answering} of ${data.consumers.length} ${answering === 1 ? "answers" : "answer"}`;
+  seen.consumers.show(data.consumers);
+  const found = data.consumers_found - data.consumers.length;
+  seen.count.textContent = `${data.answering} of ${data.consumers_count} ${data.answering === 1 ? "answers" : "answer"}${found ? `; ${counted(found, "more consumer")} not listed: those that need somebody are listed first, and a part of a name finds others` : ""}`;
 };
 
 // In another width, or in other colours.
@@ -39,7 +38,7 @@ const build = (root) => {
   seen.reads = new Map(); seen.health = el("p", { class: "lead health" });
   seen.problem = el("p", { class: "note bad", hidden: "" });
   seen.find = el("input", { "aria-label": "Find a topic", placeholder: "Find a topic", maxlength: "249", oninput: () => seen.data && showTopics(seen.data) });
-  seen.findConsumer = el("input", { "aria-label": "Find a consumer", placeholder: "Find a consumer", maxlength: "64", oninput: () => seen.data && show(seen.data) });
+  seen.findConsumer = el("input", { "aria-label": "Find a consumer", placeholder: "Find a consumer", maxlength: "64", oninput: () => soon() });
   seen.topicBody = el("tbody"); seen.topicMore = el("p", { class: "muted" });
   seen.panelName = el("bdi", { class: "long" }); seen.panelSays = el("p", { class: "lead" });
   seen.panelLink = el("a", { text: "History and reasons" }); seen.panelHistory = el("a", { text: "All its rebalances" });
@@ -65,10 +64,16 @@ const failed = (why) => {
   seen.when.textContent = ""; seen.problem.hidden = false;
   seen.problem.textContent = `${why}${seen.data ? ` What stands below is of ${clock(seen.data.now)} UTC.` : ""}`;
 };
-const poll = async (root) => {
-  if (seen.refresh.checked && !document.hidden || !seen.data) {
+// One request at a time, and the next one after five times as long as the last one took.
+const soon = () => { clearTimeout(seen.timer); if (seen.asking) seen.again = true; else seen.timer = setTimeout(poll, seen.data ? SOON_MS : 0); };
+const poll = async () => {
+  const root = seen.root, sent = performance.now();
+  seen.again = false;
+  if (seen.refresh.checked && !document.hidden || !seen.data || seen.data.shown !== seen.topic) {
+    seen.asking = true;
     try {
-      const answer = await fetch(`${seen.base}/api/v1/clusters/${encodeURIComponent(seen.cluster)}/live`, { credentials: "same-origin" });
+      const query = new URLSearchParams({ shown: seen.topic, consumer: seen.consumer, find: seen.findConsumer.value });
+      const answer = await fetch(`${seen.base}/api/v1/clusters/${encodeURIComponent(seen.cluster)}/live?${query}`, { credentials: "same-origin" });
       const text = await answer.text(), began = performance.now(), data = JSON.parse(text);
       if (answer.ok) {
         show(data);
@@ -76,9 +81,11 @@ const poll = async (root) => {
         seen.when.textContent = `As of ${clock(data.now)} UTC`;
         if (seen.trend) { keepReads(seen.trend); setTimeout(() => seen.trend && showTrend(seen.trend)); }  // a task of its own
         if (!seen.trendAt || performance.now() - seen.trendAt > TREND_MS) { seen.trendAt = performance.now(); trend(); }
+        if (data.shown !== seen.topic) seen.again = true;
       } else failed(answer.status === 401 ? "Sign in to Airflow, then open this page again." : `${data.error}.`);
     } catch { failed("Airflow's API server does not answer; this page asks it again."); }
+    seen.asking = false;
   }
-  setTimeout(() => poll(root), EVERY_MS);
+  if (seen.again) soon(); else seen.timer = setTimeout(poll, Math.max(EVERY_MS, 5 * (performance.now() - sent)));
 };
-window.addEventListener("DOMContentLoaded", () => { const root = document.getElementById("live-root"); if (root) poll(build(root)); });
+window.addEventListener("DOMContentLoaded", () => { seen.root = document.getElementById("live-root"); if (seen.root) { build(seen.root); poll(); } });

@@ -11,7 +11,7 @@ const spark = (points) => {
 const topicRow = (one) => {
   const name = el("button", { type: "button", class: `plain ${named(one.topic)}`, title: one.topic, text: one.topic, "aria-pressed": String(one.topic === seen.topic), onclick: () => choose(one.topic) });
   const label = one.problem ? state("gone", "cannot be read") : one.unowned ? state("unowned", `${one.state}, not owned`) : state(one.state);
-  const ill = Object.entries(seen.told.get(one.topic)).map(([name, count]) => el("div", {}, status(name), ` ${counted(count, "partition")}: ${seen.data.statuses[name]}`));
+  const ill = Object.entries(one.statuses).map(([name, count]) => el("div", {}, status(name), ` ${counted(count, "partition")}: ${seen.data.statuses[name]}`));
   const says = el("td", { "data-label": "Waits for" }, el("bdi", { text: one.says }), ...ill, ...one.overrides.map((text) => el("div", { class: "muted" }, el("bdi", { text }))));
   return el("tr", {}, el("th", { scope: "row" }, el("bdi", {}, name)), el("td", { "data-label": "State" }, label, one.since ? el("div", { class: "muted", text: duration(Math.max(0, seen.data.now - one.since)) }) : ""), says,
     el("td", { class: "nowrap", "data-label": "Lag" }, el("div", { text: one.lag === null ? "not known" : `${one.lag_unknown ? "at least " : ""}${number(one.lag)} records` }), el("div", { class: "muted", text: one.lag && one.lag_s !== null ? `${duration(one.lag_s)} behind` : "" }), el("div", { class: "muted", text: one.lag ? (one.drain_s === null ? (one.rate === null || one.speed === null ? "speed not known yet" : "") : one.drain_s === "never" ? "it grows" : `empty in ${duration(one.drain_s)}`) : "" })),
@@ -20,13 +20,7 @@ const topicRow = (one) => {
     el("td", { "data-label": "Ask for" }, ask("preview", { topics: one.topic, join: 1 }, "preview"), ask("pause", { topic: one.topic }), ask("freeze", { topic: one.topic })));
 };
 
-// Topic → status → how many of its partitions have it; of those statuses that need somebody.
-const told = (data) => {
-  const found = data.topics.map(() => ({})), of = data.partitions;
-  for (let i = 0; i < of.partition.length; i += 1) if (of.status[i] && of.status[i] !== "OK") found[of.topic[i]][of.status[i]] = (found[of.topic[i]][of.status[i]] || 0) + 1;
-  return new Map(data.topics.map((one, at) => [one.topic, found[at]]));
-};
-const rank = (one) => (one.problem ? 0 : one.unowned ? 1 : one.late || one.state === "Initial" ? 2 : STAND.some((name) => seen.told.get(one.topic)[name]) ? 3 : 4);
+const rank = (one) => (one.problem ? 0 : one.unowned ? 1 : one.late || one.state === "Initial" ? 2 : STAND.some((name) => one.statuses[name]) ? 3 : 4);
 // Only cells that differ are replaced: a focus or a selection in the others stays.
 const update = (body, rows) => {
   rows.forEach((row, i) => {
