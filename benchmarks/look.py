@@ -1,10 +1,11 @@
 """Processor time of one look at everything, beside another version of the code, without servers and agents.
 
-    python -m benchmarks.look [--size 5000x100000x200] [--rounds 3] [--beside FOLDER] [--json FILE]
+    python -m benchmarks.look [--size 5000x100000x200] [--wants 1] [--rounds 3] [--beside FOLDER] [--json FILE]
 
 ZooKeeper and Kafka are in memory. The consumers' answers follow from the stored plans: all consumers act at once. A look
 is one `transitions.step` of all topics: it reads, decides, plans and writes. Each look runs `--rounds` times from the same
-nodes; encoding of the answers does not count. `--beside`: the folder of another version; the processes alternate.
+nodes; encoding of the answers does not count. `--wants`: neighbouring topics that each consumer registers for; topics that
+one consumer wants are planned together, so 2 link all topics in a ring. `--beside`: the folder of another version; the processes alternate.
 """
 
 import argparse
@@ -86,9 +87,10 @@ class Answering(Site):
     def join(self, numbers: Sequence[int]) -> None:
         registry = ZooKeeperRegistry(Client(self.server), PATHS, self.clock)
         for number in numbers:
-            name, topic = f"c{number:04d}", self.names[number % len(self.names)]
+            name = f"c{number:04d}"
+            wants = tuple(sorted(self.names[(number + step) % len(self.names)] for step in range(self.wants)))
             incarnation = claim_incarnation(self.zk, PATHS, name, 1)
-            member = Member(name, incarnation, f"http://{name}:1", "boot", topics=(topic,))
+            member = Member(name, incarnation, f"http://{name}:1", "boot", topics=wants)
             registry.register(member)
             self.consumers[name] = Consumer(self, member)  # type: ignore[assignment]  # has what the interfaces use
 
@@ -117,9 +119,9 @@ class Answering(Site):
         return seconds
 
 
-def looks(size: tuple[int, int, int], rounds: int) -> dict[str, list[float]]:
+def looks(size: tuple[int, int, int], wants: int, rounds: int) -> dict[str, list[float]]:
     """Return the processor seconds of each stage's look."""
-    site, found = Answering(size, 1), dict[str, list[float]]()
+    site, found = Answering(size, wants), dict[str, list[float]]()
     ninth = size[0] - max(1, size[0] // 10)
     site.join(range(ninth))
     for stage in STAGES:
@@ -130,10 +132,10 @@ def looks(size: tuple[int, int, int], rounds: int) -> dict[str, list[float]]:
     return found
 
 
-def child(folder: Path, size: str) -> dict[str, list[float]]:
+def child(folder: Path, size: str, wants: int) -> dict[str, list[float]]:
     """Return one round of the code in this folder."""
     env = {**os.environ, "PYTHONPATH": f"{folder}:{folder / 'plugins'}"}
-    asked = (__file__, "--size", size, "--rounds", "1", "--child")
+    asked = (__file__, "--size", size, "--wants", str(wants), "--rounds", "1", "--child")
     return dict(of_process(str(folder), *asked, env=env, cwd=folder))
 
 
@@ -147,7 +149,7 @@ def markdown(result: Mapping[str, Any]) -> str:
         scaled = medians[0] * times
         target = verdict((scaled <= TARGET_S, f"≤ {TARGET_S:g} s"))
         rows.append([stage, *(f"{one:.2f}" for one in medians), f"{scaled:.1f}", target])
-    how = f"{result['size'].replace('x', ' × ')}, processor seconds, median of {result['rounds']}"
+    how = f"{result['size'].replace('x', ' × ')}, {result['wants']} wanted, processor seconds, median of {result['rounds']}"
     head = ("look", *names, f"this × {times:g}: {WHOLE:,} partitions", "target")
     return f"{told(result, how)}\n\n{grid(head, rows, ('target',))}"
 
@@ -155,20 +157,21 @@ def markdown(result: Mapping[str, Any]) -> str:
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--size", default="5000x100000x200", help="consumers x partitions x topics")
+    parser.add_argument("--wants", type=whole, default=1, help="topics of each consumer")
     parser.add_argument("--rounds", type=whole, default=3)
     parser.add_argument("--beside", type=Path, help="folder of another version of the code")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     consumers, partitions, number = map(int, given.size.split("x"))
     if given.child:
-        print(json.dumps(looks((consumers, partitions, number), given.rounds)))
+        print(json.dumps(looks((consumers, partitions, number), given.wants, given.rounds)))
         return
     folders = {"this": PROJECT, **({"beside": given.beside} if given.beside else {})}
     seconds: dict[str, dict[str, list[float]]] = {name: {stage: [] for stage in STAGES} for name in folders}
-    with noted(size=given.size, rounds=given.rounds, seconds=seconds) as result:
+    with noted(size=given.size, wants=given.wants, rounds=given.rounds, seconds=seconds) as result:
         for _ in range(given.rounds):
             for name, folder in folders.items():
-                for stage, found in child(folder, given.size).items():
+                for stage, found in child(folder, given.size, given.wants).items():
                     seconds[name][stage] += found
     report(result, markdown, given.json)
 
