@@ -32,6 +32,9 @@ SHOWN_ERROR_CHARS = 80
 
 commands = typer.Typer(name="dead-letters", help="Records that a pipeline could not process.")
 Topic = Annotated[str, typer.Argument(help="The topic of the record.", show_default=False)]
+OfCluster = Annotated[
+    str, typer.Option("--cluster", help="Only dead letters of this cluster; empty = of all.", show_default=False)
+]
 OfTopic = Annotated[str, typer.Option("--topic", help="Only dead letters of this topic.", show_default=False)]
 
 
@@ -39,14 +42,15 @@ OfTopic = Annotated[str, typer.Option("--topic", help="Only dead letters of this
 def list_letters(
     database: DatabasePlace,
     topic: OfTopic = "",
+    cluster: OfCluster = "",
     limit: Annotated[int, typer.Option(min=1, max=MAX_LETTERS, help="Maximum number of dead letters.")] = 100,
     how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
     """List dead letters, by topic, partition and offset."""
     with _letters_of(database) as cursor:
-        found = [] if cursor is None else _first(cursor, limit, _where(topic))
-        every = 0 if cursor is None else table.count(cursor, **_where(topic))
+        found = [] if cursor is None else _first(cursor, limit, _where(topic=topic, cluster=cluster))
+        every = 0 if cursor is None else table.count(cursor, **_where(topic=topic, cluster=cluster))
     listed(
         [plain(letter) for letter in found], how_of(how, json), lambda _: _text(found, every), lambda _: _rows(found)
     )
@@ -58,12 +62,13 @@ def show(
     topic: Topic,
     partition: Annotated[int, typer.Argument(min=0, help="The record's partition.", show_default=False)],
     offset: Annotated[int, typer.Argument(min=0, help="The record's offset.", show_default=False)],
+    cluster: OfCluster = "",
     how: Output = Format.TABLE,
     json: Json = False,
 ) -> None:
     """Show a dead letter: the record, the whole error, and where it happened."""
     with _letters_of(database) as cursor:
-        where = {"topic": topic, "partition": partition, "offset": offset}
+        where = {"topic": topic, **_where(cluster=cluster), "partition": partition, "offset": offset}
         found = [] if cursor is None else _first(cursor, MAX_LETTERS, where, strict=True)
     if not found:
         raise Refused(
@@ -76,6 +81,7 @@ def show(
 @commands.command()
 def drop(
     database: DatabasePlace,
+    *,
     topic: Annotated[str, typer.Option("--topic", help="The topic of the records.", show_default=False)],
     partition: Annotated[
         int | None, typer.Option(min=0, help="Only dead letters of this partition.", show_default=False)
@@ -83,6 +89,7 @@ def drop(
     offset: Annotated[
         int | None, typer.Option(min=0, help="Only this record, of --partition.", show_default=False)
     ] = None,
+    cluster: OfCluster = "",
     execute: Execute = False,
     how: Output = Format.TABLE,
     json: Json = False,
@@ -91,10 +98,11 @@ def drop(
     if offset is not None and partition is None:
         raise Refused("--offset names a record of a partition; give --partition too")
     numbers = {name: value for name, value in {"partition": partition, "offset": offset}.items() if value is not None}
+    where = {"topic": topic, **_where(cluster=cluster), **numbers}
     with _letters_of(database) as cursor:
-        number = 0 if cursor is None else table.count(cursor, topic=topic, **numbers)
+        number = 0 if cursor is None else table.count(cursor, **where)
         if cursor is not None and execute:
-            table.drop(cursor, topic=topic, **numbers)
+            table.drop(cursor, **where)
     said = f"{counted(number, 'dead letter')} {'dropped' if execute else 'would be dropped'}"
     listed({"dead_letters": number, "dropped": execute}, how_of(how, json), lambda _: said)
     if not execute:
@@ -111,8 +119,8 @@ def replay(context: typer.Context) -> None:
     raise typer.Exit(subprocess.run([sys.executable, "-m", "spark_apps.replay", *context.args], check=False).returncode)
 
 
-def _where(topic: str) -> dict[str, Any]:
-    return {"topic": topic} if topic else {}
+def _where(**wanted: str) -> dict[str, Any]:
+    return {name: value for name, value in wanted.items() if value}
 
 
 def _first(cursor: Cursor, limit: int, where: Mapping[str, Any], *, strict: bool = False) -> list[Letter]:

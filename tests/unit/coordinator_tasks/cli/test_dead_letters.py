@@ -64,6 +64,17 @@ def test_nothing_is_dropped_without_execute(run: Run, url: str) -> None:
     assert (code, "give --partition too" in err) == (2, True)
 
 
+def test_letters_of_another_cluster_stay(run: Run, url: str) -> None:
+    of_cluster = ("--cluster", "other")
+    assert json.loads(run("dead-letters", "list", url, *of_cluster, "--json")[1]) == []
+    assert run("dead-letters", "show", url, "orders", "0", "7", *of_cluster)[0] == 2
+    drop = ("dead-letters", "drop", url, "--execute", "--topic")
+    assert run(*drop, "orders", *of_cluster)[1].strip() == "0 dead letters dropped"
+    assert run(*drop, "")[1].strip() == "0 dead letters dropped", "no topic is not every topic"
+    (_, cluster, *_) = run("dead-letters", "show", url, "orders", "0", "7")[1].split()
+    assert run(*drop, "orders", "--cluster", cluster)[1].strip() == "2 dead letters dropped"
+
+
 def test_a_database_without_dead_letters_has_none_and_is_not_changed(run: Run, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/other.sqlite"
     with Database(url).transaction() as cursor:
