@@ -132,7 +132,7 @@ def _how(given: argparse.Namespace, site: Settings) -> SparkSettings:
     kafka = RunFolder(Path(given.run_folder)).kafka
     return SparkSettings(
         options=name_values(given.option, "--option", same=str.lower),  # as in Spark, case does not matter
-        pipeline=with_addresses({**_from_environment(os.environ), **name_values(given.set, "--set")}, site),
+        pipeline=with_addresses(pipeline_settings(given.set), site.databases, site.registries),
         checkpoints=given.checkpoints,
         kafka_file=str(kafka) if given.run_folder and kafka.exists() else "",
         idempotent_sink=given.idempotent_sink,
@@ -141,20 +141,23 @@ def _how(given: argparse.Namespace, site: Settings) -> SparkSettings:
     )
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return pipeline settings from `PIPELINE_<name>` in the environment, where they may be secret."""
-    return {key.removeprefix("PIPELINE_"): value for key, value in environ.items() if key.startswith("PIPELINE_")}
+def pipeline_settings(given: Sequence[str]) -> dict[str, str]:
+    """Return the settings `name=value`, and those of `PIPELINE_<name>` in the environment, where they may be secret."""
+    found = {key.removeprefix("PIPELINE_"): value for key, value in os.environ.items() if key.startswith("PIPELINE_")}
+    return found | name_values(given, "--set")
 
 
-def with_addresses(given: Mapping[str, str], site: Settings) -> dict[str, str]:
+def with_addresses(
+    given: Mapping[str, str], databases: Mapping[str, str], registries: Mapping[str, str]
+) -> dict[str, str]:
     """Return the pipelines' settings. The name of a database or registry is replaced by the site's address.
 
     A named registry gets the log-in of the site's address, because a separately given log-in is for another registry.
     """
     found = dict(given)
-    if address := site.databases.get(given.get(DATABASE, "")):
+    if address := databases.get(given.get(DATABASE, "")):
         found[DATABASE] = address
-    if address := site.registries.get(given.get(REGISTRY, "")):
+    if address := registries.get(given.get(REGISTRY, "")):
         found = {key: value for key, value in found.items() if key not in REGISTRY_LOG_IN} | {REGISTRY: address}
     return found
 

@@ -23,14 +23,16 @@ from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Refused
 from coordinator_tasks.core.model import KafkaRecord, Token
 from coordinator_tasks.core.text.name_values import name_values
 from coordinator_tasks.core.text.partition_text import counted
+from coordinator_tasks.fleet_values import DATABASE
 from coordinator_tasks.java import find_java
+from coordinator_tasks.settings import of_the_host
 from coordinator_tasks.wiring import settings_from_environment
 from spark_apps.dead_letters import Letter, LetterPlace, RecordHasProblem, table
 from spark_apps.dead_letters.recovery import shown_error
 from spark_apps.delivery import SinkStep, Writer
 from spark_apps.delivery.database import Cursor, Database
 from spark_apps.delivery.database_sink import DatabaseSink
-from spark_apps.main import load_build, with_addresses
+from spark_apps.main import load_build, pipeline_settings, with_addresses
 from spark_apps.pipelines import AtLeastOnce, Build, ExactlyOnce, Output
 from spark_apps.pipelines.bad_records import Rerun
 from spark_apps.pipelines.outputs import rows_of
@@ -212,9 +214,7 @@ def _replay(given: argparse.Namespace) -> Counts:
     if not given.cluster:
         raise Refused("no cluster is given; name the cluster of the consumers with --cluster or COORDINATOR_CLUSTER")
     pipelines = {topic: load_build(place) for topic, place in name_values(given.pipeline, "--pipeline").items()}
-    settings = name_values(given.set, "--set")
-    if "://" not in settings.get("database", "://"):
-        settings = with_addresses(settings, settings_from_environment(os.environ))
+    settings = _settings(given.set)
     numbers = {name: value for name in ("partition", "offset") if (value := getattr(given, name)) is not None}
     os.environ["JAVA_HOME"] = str(find_java().home)
     spark = session.configure(SparkSession.builder.master("local[2]").appName(REPLAYING)).getOrCreate()
@@ -228,6 +228,16 @@ def _replay(given: argparse.Namespace) -> Counts:
     finally:
         spark.stop()
     return total
+
+
+def _settings(given: Sequence[str]) -> dict[str, str]:
+    """Return the pipelines' settings. A database's name needs the environment's address, or the whole settings."""
+    settings, host = pipeline_settings(given), of_the_host()
+    name = settings.get(DATABASE, "")
+    if not name or "://" in name or name in host["databases"]:
+        return with_addresses(settings, host["databases"], host["registries"])
+    site = settings_from_environment(os.environ)
+    return with_addresses(settings, site.databases, site.registries)
 
 
 def pages_of(database: Database, where: Mapping[str, Any]) -> Iterator[table.Page]:

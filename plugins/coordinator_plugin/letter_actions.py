@@ -1,7 +1,15 @@
-"""The action that drops dead letters, from a database that the settings of the task's host name."""
+"""The actions on dead letters: drop letters from a database of the settings, and replay letters by a fleet's pipeline.
 
+A replay starts Spark on the task's host. The pipeline and its settings are those of the fleet, which this host may
+launch, so no form chooses code.
+"""
+
+import argparse
+import os
 import re
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,10 +18,12 @@ from coordinator_tasks.core.model import Actor, FieldChange
 from coordinator_tasks.core.names import MAX_PARTITION
 from coordinator_tasks.core.text.json_fields import MAX_NUMBER
 from coordinator_tasks.core.text.partition_text import counted, cut, shown
+from coordinator_tasks.fleet_values import PRIVATE_PREFIXES
 from coordinator_tasks.service.actions import parameters as p
 from coordinator_tasks.service.actions.action import Action, ActionResult, Given
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.nodes import action_log
+from coordinator_tasks.service.nodes import action_log, fleet
+from coordinator_tasks.service.nodes.fleet import Launch
 from coordinator_tasks.settings import of_the_host
 
 
@@ -31,6 +41,9 @@ _NUMBER = "How many dead letters are dropped. If there are more or fewer of them
 NUMBER = p.Parameter(
     "number", {"type": "integer", "title": "Number", "description": _NUMBER, "minimum": 1, "maximum": MAX_NUMBER}
 )
+REPLAY_LIMIT_S = 3_600.0
+PLACES = ("COORDINATOR_DATABASES_", "COORDINATOR_REGISTRIES_")
+"""Beginnings of the variables with the addresses of databases and registries."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -42,15 +55,8 @@ def _chosen(c: Coordinator, given: Given) -> tuple[str, dict[str, Any], str]:
             f"no database is named {cut(name, 60)!r} in the settings of this task's host (known: {shown(sorted(known)) or 'none'}); set "
             "COORDINATOR_DATABASES_NAME for Airflow's workers too"
         )
-    chosen: dict[str, Any] = {}
-    for column, most in (("partition", MAX_PARTITION), ("offset", MAX_NUMBER)):
-        if text := given.get(column, ""):
-            if not re.fullmatch("[0-9]{1,19}", text) or int(text) > most:
-                raise Refused(f"{cut(text, 60)!r} is no {column}; give a whole number up to {most}")
-            chosen[column] = int(text)
-    if "offset" in chosen and "partition" not in chosen:
-        raise Refused("an offset names a record of a partition; give the partition too")
-    place = "".join(f", {column} {number}" for column, number in chosen.items())
+    chosen: dict[str, Any] = _numbers(given)
+    place = _place(chosen)
     if until := given.get("until", ""):
         try:
             chosen["until_ms"] = (datetime.fromisoformat(until) - _EPOCH) // timedelta(milliseconds=1)
@@ -60,6 +66,23 @@ def _chosen(c: Coordinator, given: Given) -> tuple[str, dict[str, Any], str]:
             ) from error
         place += f", failed until {until}"
     return known[name], {"cluster": c.paths.cluster, "topic": given["topic"], **chosen}, place
+
+
+def _numbers(given: Given) -> dict[str, int]:
+    """Return partition and offset of the form, where they are given; raises `Refused`."""
+    chosen: dict[str, int] = {}
+    for column, most in (("partition", MAX_PARTITION), ("offset", MAX_NUMBER)):
+        if text := given.get(column, ""):
+            if not re.fullmatch("[0-9]{1,19}", text) or int(text) > most:
+                raise Refused(f"{cut(text, 60)!r} is no {column}; give a whole number up to {most}")
+            chosen[column] = int(text)
+    if "offset" in chosen and "partition" not in chosen:
+        raise Refused("an offset names a record of a partition; give the partition too")
+    return chosen
+
+
+def _place(numbers: dict[str, int]) -> str:
+    return "".join(f", {column} {number}" for column, number in numbers.items())
 
 
 def _named(given: Given, place: str, number: int) -> str:
@@ -99,4 +122,80 @@ DROP_DEAD_LETTERS = Action(
     do=_drop,
     before=_would_drop,
     destructive="the dead letters are gone for good; their records may still be in Kafka",
+)
+
+
+def _launch(c: Coordinator, app: str) -> Launch:
+    """Return the launch of a fleet's first consumer; raises `Refused`."""
+    found = next((one for one in fleet.fleets(c) if one.app == app), None)
+    launch = fleet.launch_of(c, found.consumers[0]) if found is not None and found.consumers else None
+    if launch is None:
+        raise Refused(f"there is no fleet {cut(app, 60)!r} with consumers; name the fleet that reads the topic")
+    return launch
+
+
+def _pipeline(launch: Launch, topic: str) -> tuple[str, Sequence[str]]:
+    """Return the place of the topic's pipeline among the fleet's arguments, and the pipelines' settings."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--pipeline", action="append", default=[])
+    parser.add_argument("--default", default="")
+    parser.add_argument("--set", action="append", default=[])
+    try:
+        given, _ = parser.parse_known_args(launch.arguments)
+    except argparse.ArgumentError as error:
+        raise Refused(f"the arguments of fleet {launch.app!r} cannot be read ({error}); correct the fleet") from error
+    places = dict(text.split("=", 1) for text in given.pipeline if "=" in text)
+    if not (place := places.get(topic, given.default)):
+        raise Refused(
+            f"the arguments of fleet {launch.app!r} name no pipeline for topic {topic!r} (--pipeline {topic}=module:function, or "
+            "--default); use `coordinator dead-letters replay` where the pipeline's code is"
+        )
+    return place, given.set
+
+
+def _would_replay(c: Coordinator, given: Given) -> Iterator[str]:
+    launch, topic = _launch(c, given["app"]), given["topic"]
+    place, _ = _pipeline(launch, topic)
+    yield f"all dead letters of topic {topic}{_place(_numbers(given))} would go through {place} of fleet {launch.app}"
+
+
+def _replay(c: Coordinator, given: Given, _: Actor) -> ActionResult:
+    """Replay the letters. A retry replays what is left, so the action is recorded at its end."""
+    launch, topic, numbers = _launch(c, given["app"]), given["topic"], _numbers(given)
+    place, settings = _pipeline(launch, topic)
+    command = [sys.executable, "-m", "spark_apps.replay", "--cluster", c.paths.cluster, f"--pipeline={topic}={place}"]
+    command += [f"--set={one}" for one in settings] + [f"--{name}={number}" for name, number in numbers.items()]
+    kept = {k: v for k, v in os.environ.items() if k.startswith(PLACES) or not k.startswith(PRIVATE_PREFIXES)}
+    try:
+        done = subprocess.run(
+            command,
+            env={**kept, **launch.environment},
+            timeout=REPLAY_LIMIT_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+        )
+    except subprocess.TimeoutExpired:
+        raise Refused(
+            f"the replay took longer than {REPLAY_LIMIT_S:g} s and was ended; what has passed is done: ask again"
+        ) from None
+    lines = tuple(cut(line, 500) for line in done.stdout.splitlines()[-50:])
+    if done.returncode not in (0, 1) or not lines:
+        said = done.stderr.strip().splitlines() or [f"no word, exit code {done.returncode}"]
+        raise Refused(f"the replay of topic {topic} has failed: {cut(said[-1], 500)}")
+    action_log.note(
+        c, FieldChange(f"fleet/{launch.app}", f"dead letters of topic {topic}{_place(numbers)}", "", lines[-1])
+    )
+    return ActionResult(lines[-1], lines[-1], lines, partial=done.returncode == 1)
+
+
+REPLAY_DEAD_LETTERS = Action(
+    "replay_dead_letters",
+    "",
+    "Process dead letters of a topic again, by the pipeline that the fleet's arguments name for the topic.",
+    (p.APP, p.TOPIC, PARTITION, OFFSET, p.REASON),
+    do=_replay,
+    before=_would_replay,
 )

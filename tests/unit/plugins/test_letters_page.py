@@ -60,6 +60,7 @@ def test_the_list_has_number_and_last_error_of_each_topic_and_leads_to_each_lett
     assert f"{LIST}/rows/orders/0/7" in html
     until = "2023-11-14T22%3A13%3A21.000%2B00%3A00"
     assert f'/ask/drop_dead_letters?database=rows&amp;topic=orders&amp;until={until}&amp;number=2"' in html
+    assert '/ask/replay_dead_letters?topic=orders"' in html
     only = text_of(client.get(LIST, params={"topic": "clicks"}).text)
     assert ("Only topic clicks" in only, "orders 0" in only) == (True, False)
 

@@ -1,5 +1,6 @@
-"""The action that drops dead letters: the person's cluster alone, the number that was seen, and a record of the action."""
+"""The actions on dead letters: the person's cluster alone, the number that was seen, the fleet's own code, and a record."""
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,9 +8,11 @@ from typing import Any
 import pytest
 from coordinator_plugin.forms import FORMS
 
+from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.errors import InvalidName, Refused, StoreUnavailable
-from coordinator_tasks.core.model import Actor
+from coordinator_tasks.core.model import Actor, Fleet
 from coordinator_tasks.service.nodes import action_log
+from coordinator_tasks.service.nodes.fleet import set_fleet
 from spark_apps.dead_letters import LetterPlace, table
 from spark_apps.delivery.database import Database
 from tests.letters_bench import letter
@@ -167,3 +170,89 @@ def test_a_database_without_letters_says_so(shop: Shop, tmp_path: Path, monkeypa
     Database(f"sqlite:///{tmp_path}/none.sqlite").transaction().__enter__()
     with pytest.raises(Refused, match="there are now 0 dead letters"):
         drop(shop, number=1)
+
+
+# Replay ---------------------------------------------------------------------------------------------------------------
+
+BILLING = Fleet(
+    "billing",
+    "app.py",
+    ("b-1",),
+    ("--pipeline", "orders=shop.orders:{code}", "--pipeline=clicks=shop.clicks:build", "--set", "database=rows"),
+    environment={"PIPELINE_mode": "strict"},
+    code="v7",
+)
+
+
+@pytest.fixture
+def replays(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The replays that the host has started; each says that one letter has passed, and another has failed again."""
+    set_fleet(shop.coordinator, BILLING)
+    monkeypatch.setenv("COORDINATOR_DATABASES_ROWS", "sqlite:////rows")
+    monkeypatch.setenv("COORDINATOR_STATUS_TOKEN", "secret")
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "secret")
+    started: list[dict[str, Any]] = []
+
+    def run(command: list[str], **how: Any) -> subprocess.CompletedProcess[str]:
+        started.append({"command": command[1:], **how})
+        return subprocess.CompletedProcess(
+            command, 1, "partition 0, offset 8 failed again\n1 replayed, 1 failed again\n", ""
+        )
+
+    monkeypatch.setattr(subprocess, "run", run)
+    return started
+
+
+def replay(shop: Shop, *, dry_run: bool = False, **given: Any) -> list[str]:
+    asked = {"app": "billing", "topic": "orders", "partition": "", "offset": "", "why": "", **given}
+    return FORMS["replay_dead_letters"].lines(shop.coordinator, asked, ADA, dry_run=dry_run)
+
+
+def test_letters_go_through_the_pipeline_of_the_fleet_and_the_action_is_recorded(
+    shop: Shop, replays: list[dict[str, Any]]
+) -> None:
+    said = replay(shop, partition="0", offset="8")
+    assert said[-2:] == ["partition 0, offset 8 failed again", "1 replayed, 1 failed again"]
+    (started,) = replays
+    cluster = shop.coordinator.paths.cluster
+    chosen = ["--pipeline=orders=shop.orders:v7", "--set=database=rows", "--partition=0", "--offset=8"]
+    assert started["command"] == ["-m", "spark_apps.replay", "--cluster", cluster, *chosen]
+    assert (started["env"]["PIPELINE_mode"], started["env"]["COORDINATOR_DATABASES_ROWS"]) == (
+        "strict",
+        "sqlite:////rows",
+    )
+    assert "secret" not in started["env"].values()
+    (found,) = action_log.asked(shop.coordinator)
+    (change,) = found.changes
+    assert (found.actor, change.after) == (ADA, "1 replayed, 1 failed again")
+
+
+def test_a_dry_run_of_a_replay_names_the_pipeline_and_starts_nothing(shop: Shop, replays: list[dict[str, Any]]) -> None:
+    (said,) = replay(shop, dry_run=True, topic="clicks", partition="2")
+    assert said == "all dead letters of topic clicks, partition 2 would go through shop.clicks:build of fleet billing"
+    assert (replays, action_log.asked(shop.coordinator)) == ([], ())
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"app": "nosuch"}, "there is no fleet 'nosuch' with consumers"),
+        ({"topic": "refunds"}, "name no pipeline for topic 'refunds'"),
+        ({"offset": "7"}, "give the partition too"),
+        ({"partition": "--set=database=x"}, "is no partition"),
+    ],
+)
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_replay_without_a_pipeline_or_with_a_hostile_field_starts_nothing(
+    shop: Shop, replays: list[dict[str, Any]], given: dict[str, Any], says: str, dry_run: bool
+) -> None:
+    with pytest.raises((Refused, InvalidName), match=says):
+        replay(shop, dry_run=dry_run, **given)
+    assert replays == []
+
+
+def test_code_that_the_host_does_not_allow_is_not_run(shop: Shop, replays: list[dict[str, Any]]) -> None:
+    shop.coordinator = replace(shop.coordinator, allowed=AllowedLaunches(applications="app.py", settings="*"))
+    with pytest.raises(Refused, match=r"allowed\.code"):
+        replay(shop)
+    assert replays == []
