@@ -56,7 +56,10 @@ def test_the_list_has_number_and_last_error_of_each_topic_and_leads_to_each_lett
     html = client.get(LIST).text
     page = text_of(html)
     assert "Database rows" in page
-    assert "orders Ask for: drop-dead-letters 2 2023-11-14T22:13:21.000+00:00 ValueError: no number!" in page
+    assert (
+        "orders Ask for: drop-dead-letters , replay-dead-letters 2 2023-11-14T22:13:21.000+00:00 ValueError: no number!"
+        in page
+    )
     assert f"{LIST}/rows/orders/0/7" in html
     until = "2023-11-14T22%3A13%3A21.000%2B00%3A00"
     assert f'/ask/drop_dead_letters?database=rows&amp;topic=orders&amp;until={until}&amp;number=2"' in html
@@ -71,7 +74,7 @@ def test_a_letter_is_shown_with_its_record_and_with_the_form_that_drops_it(clien
     page = text_of(html)
     for said in ("k\\xff", "not", "json", "header trace", "1.2.3", "ValueError"):
         assert said in page
-    (form,) = re.findall(r'href="/airflow/coordinator(/clusters/shop/ask/[^"]*)"', html)
+    form, _ = re.findall(r'href="/airflow/coordinator(/clusters/shop/ask/[^"]*)"', html)
     asked = client.get(unescape(form)).text
     for name, value in {"database": "rows", "topic": "orders", "partition": "0", "offset": "7", "number": "1"}.items():
         assert re.search(f'<input id="field-{name}"[^>]* value="{value}"', asked)
