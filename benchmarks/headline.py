@@ -43,7 +43,6 @@ PLACES: Sequence[tuple[Path, str, Sequence[str], Callable[..., str]]] = (
     (FURTHER, "hand-offs, 192 partitions", ("handoff-192",), in_full),
     (FURTHER, "rebalance", ("rebalance",), rebalance.markdown),
     (FURTHER, "source", ("source",), source.markdown),
-    (FURTHER, "source, longer", ("source-long",), source.markdown),
     (FURTHER, "latency", ("latency",), latency.markdown),
     (FURTHER, "latency, small", ("latency-small",), latency.markdown),
     (FURTHER, "idle", ("idle",), latency.idle_markdown),
