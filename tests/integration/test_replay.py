@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coordinator_plugin.forms import FORMS
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.model import Actor, Fleet
-from coordinator_tasks.service.nodes.fleet import set_fleet
 from spark_apps import AtLeastOnce, ExactlyOnce, OnError, replay
 from spark_apps.dead_letters import Letter, table
 from spark_apps.delivery import Writer
@@ -23,7 +20,6 @@ from tests.integration import stateful_pipeline
 from tests.integration.spark_submit import local_spark
 from tests.letters_bench import TOKEN, letter
 from tests.postgres_server import sink_url
-from tests.world.shop import open_shop
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 TOPIC = "orders"
@@ -198,18 +194,3 @@ def test_a_record_with_a_problem_stays_and_the_sink_gets_the_others_without_the_
     assert (counts.passed, counts.failed, len(stage.stored())) == (2, 1, 2)
     (left,) = stage.letters()
     assert (left.kind, left.error, left.tries) == ("RecordHasProblem", "no text", 2)
-
-
-def test_a_form_replays_the_letters_by_the_pipeline_of_a_fleet(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    shop = open_shop()
-    cluster = shop.coordinator.paths.cluster
-    letters = [replace(one, place=replace(one.place, cluster=cluster)) for one in stage.put(b"text", b"bad", b"text")]
-    with Database(stage.url).transaction() as cursor:
-        table.put_letters(cursor, letters)
-    arguments = (f"--pipeline={TOPIC}={__name__}:at_least_once", "--set=database=rows")
-    set_fleet(shop.coordinator, Fleet("billing", "app.py", ("b-1",), arguments))
-    monkeypatch.setenv("COORDINATOR_DATABASES_ROWS", stage.url)
-    given = {"app": "billing", "topic": TOPIC, "partition": "", "offset": "", "why": ""}
-    said = FORMS["replay_dead_letters"].lines(shop.coordinator, given, Actor("airflow", "ada"), dry_run=False)
-    assert said[-1] == "2 dead letters replayed, 1 failed again"
-    assert [row[2] for row in stage.stored()] == ["text", "text"]
