@@ -151,12 +151,11 @@ class _Work:
         _newest(state, stored)
         name = self._fitting(state, partitioners, place)
         keys, keyless, counts = 0, 0, Counter[tuple[int, int]]()
-        for partition in range(self.after):
-            for page in _pages(state, partition, place):
-                keys += len(page)
-                keyless += sum(key is None for _, key in page)
-                for target, some in self._moving(state, partition, page, partitioners[name]).items():
-                    counts[partition, target] += len(some)
+        for partition, page in self._pages(state, place):
+            keys += len(page)
+            keyless += sum(key is None for _, key in page)
+            for target, some in self._moving(state, partition, page, partitioners[name]).items():
+                counts[partition, target] += len(some)
         moving = tuple(Move(*pair, number) for pair, number in sorted(counts.items()))
         return Moves(self.operator, self.before, self.after, name, keys, keyless, moving)
 
@@ -218,13 +217,12 @@ class _Work:
     def _fitting(self, state: StateRows, partitioners: Partitioners, place: int) -> str:
         """Return the partitioner that has placed all keys; raises `Refused`."""
         misplaced, example = Counter[str](), dict[str, str]()
-        for partition in range(self.after):
-            for page in _pages(state, partition, place):
-                for name, partition_of in partitioners.items():
-                    for _, key in page:
-                        if key is not None and not {partition, None} & self._homes(key, partition_of):
-                            misplaced[name] += 1
-                            example.setdefault(name, f"{key!r:.100} in partition {partition}")
+        for partition, page in self._pages(state, place):
+            for name, partition_of in partitioners.items():
+                for _, key in page:
+                    if key is not None and not {partition, None} & self._homes(key, partition_of):
+                        misplaced[name] += 1
+                        example.setdefault(name, f"{key!r:.100} in partition {partition}")
         fitting = [name for name in partitioners if not misplaced[name]]
         if not fitting:
             told = "; ".join(
@@ -245,10 +243,17 @@ class _Work:
         """Return whether these partitioners send a key to different new partitions."""
         return any(
             key is not None and len({partition_of(key, self.after) for partition_of in several}) > 1
-            for partition in range(self.after)
-            for page in _pages(state, partition, place)
+            for _, page in self._pages(state, place)
             for _, key in page
         )
+
+    def _pages(self, state: StateRows, place: int) -> Iterator[tuple[int, Keys]]:
+        """Yield the keys of all partitions, in pages, each with its partition."""
+        for partition in range(self.after):
+            last = b""
+            while page := _page(state, partition, place, last):
+                yield partition, page
+                last = page[-1][0]
 
     def _homes(self, key: bytes, partition_of: Partitioner) -> set[int | None]:
         return {partition_of(key, self.before), partition_of(key, self.after)}
@@ -275,13 +280,6 @@ class _Work:
     @property
     def _named(self) -> str:
         return f"cluster {self.topic.cluster}, topic {self.topic.name}, operator {self.operator}"
-
-
-def _pages(state: StateRows, partition: int, place: int) -> Iterator[Keys]:
-    last = b""
-    while page := _page(state, partition, place, last):
-        yield page
-        last = page[-1][0]
 
 
 def _page(state: StateRows, partition: int, place: int, after: bytes) -> Keys:

@@ -139,8 +139,9 @@ def whole(found: Mapping[str, Any]) -> dict[str, Any]:
 def part(found: Mapping[str, Any], topic: str, consumer: str = "", find: str = "") -> dict[str, Any]:
     """Return the answer for a page that shows the partitions of one topic and of one consumer.
 
-    `shown`: this topic, or if there is no such topic, the topic that needs a person most. At most `MOST_CONSUMERS` consumers with `find` in their names, presence, host or rack are listed; those that need a
-    person come first. `consumers_found` counts all of these consumers, and `consumers_count` all consumers.
+    `shown`: this topic, or if there is no such topic, the topic that needs a person most. At most `MOST_CONSUMERS`
+    consumers with `find` in their names, presence, host or rack are listed; consumers that need a person come first.
+    `consumers_found` counts all consumers with `find`, and `consumers_count` all consumers.
     """
     columns, listed = found["partitions"], found["consumers"]
     topics = found["topics"]

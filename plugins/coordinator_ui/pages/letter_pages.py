@@ -6,12 +6,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import HTMLResponse
 
+from coordinator_tasks.core.names import MAX_TOPIC_CHARS
 from coordinator_ui.access import OfCluster, Readable, named_cluster
 from coordinator_ui.data.letters import MOST_LETTERS, MOST_TOPICS, LetterReader
 from coordinator_ui.pages.render import page
 from spark_apps.dead_letters.shown import time_text
 
-MOST_NAME = 249
 MOST_NUMBER = 2**63 - 1
 router = APIRouter(default_response_class=HTMLResponse, dependencies=[Depends(named_cluster)])
 Number = Annotated[int, Path(ge=0, le=MOST_NUMBER)]
@@ -20,7 +20,10 @@ Number = Annotated[int, Path(ge=0, le=MOST_NUMBER)]
 @router.get("/dead-letters")
 @router.get("/clusters/{cluster}/dead-letters")
 async def letters(
-    request: Request, cluster: OfCluster, readable: Readable, topic: Annotated[str, Query(max_length=MOST_NAME)] = ""
+    request: Request,
+    cluster: OfCluster,
+    readable: Readable,
+    topic: Annotated[str, Query(max_length=MAX_TOPIC_CHARS)] = "",
 ) -> HTMLResponse:
     """Show the dead letters of a cluster: number and last error for each topic, and the last failed records."""
     reader: LetterReader = request.app.state.letters

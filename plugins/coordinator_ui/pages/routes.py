@@ -25,7 +25,7 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 
 from coordinator_tasks.core.errors import CoordinatorError, Malformed, NotManaged, Refused
 from coordinator_tasks.core.model import Actor
-from coordinator_tasks.core.names import MAX_ID_BYTES
+from coordinator_tasks.core.names import MAX_ID_BYTES, MAX_TOPIC_CHARS
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import history
 from coordinator_tasks.service.nodes.history import Rebalance
@@ -89,7 +89,7 @@ code_router = APIRouter()
 """Scripts without data, for every signed-in user."""
 Limit = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
 PageLimit = Annotated[int, Query(ge=1, le=MOST_LISTED)]
-Topic = Annotated[str, Query(max_length=rebalance_search.MOST_TEXT + 49)]
+Topic = Annotated[str, Query(max_length=MAX_TOPIC_CHARS)]
 Rest = Annotated[str, Query(alias="rest", max_length=MOST_REST)]
 Filter = Annotated[RebalanceFilter, Depends(wanted_of)]
 AskedFilter = Annotated[action_list.ActionFilter, Depends(action_list.wanted_of)]
@@ -245,7 +245,7 @@ async def live_data(
     request: Request,
     cluster: OfCluster,
     topic: Topic = "",
-    shown: Annotated[str | None, Query(max_length=rebalance_search.MOST_TEXT + 49)] = None,
+    shown: Annotated[str | None, Query(max_length=MAX_TOPIC_CHARS)] = None,
     consumer: Annotated[str, Query(max_length=MAX_ID_BYTES)] = "",
     find: Topic = "",
 ) -> Response:
