@@ -114,7 +114,7 @@ def test_a_partition_whose_state_lies_in_another_file_is_not_read_and_its_owner_
     stage.start("c", f"sqlite:///{stage.folder}/another.sqlite")
     site.hand_off({0: "c"})
     stage.produce(100)
-    refused = "KPC-101: a has kept state up to offset 100"
+    refused = "KPC-101: a has kept state up to offset"  # a may read records of the second hundred before it releases
     wait_for(lambda: refused in str(site.status("c").topics[site.topic].reports), "c reads nothing", START_S)
     site.assign(dict.fromkeys(range(2), "a"))
     stage.counts_all("a counts on from its state")
