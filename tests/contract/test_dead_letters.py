@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from coordinator_tasks import __version__
 from coordinator_tasks.core.errors import KafkaUnavailable
-from spark_apps import replay
-from spark_apps.dead_letters import LetterUnreadable, OnError, RecordHasProblem, TooManyDeadLetters, table
+from spark_apps.dead_letters import LetterUnreadable, OnError, RecordHasProblem, TooManyDeadLetters, replaying, table
 from spark_apps.dead_letters import Stage as FailedStage
 from spark_apps.dead_letters.recovery import Bad, Recovery
 from spark_apps.delivery import SinkStep, SinkUnavailable
@@ -342,9 +341,9 @@ def test_a_replay_gets_each_letter_once_and_a_bad_row_stops_no_other(
     stage.write({(partition, offset): BAD for partition in (0, 1) for offset in range(3)})
     changed = f'UPDATE {table.TABLE} SET version = 2 WHERE cluster = ? AND "partition" = 0 AND "offset" = 1'
     stage.execute(changed, stage.cluster)
-    monkeypatch.setattr(replay, "PAGE", limit)
+    monkeypatch.setattr(replaying, "PAGE", limit)
     monkeypatch.setattr(table, "MAX_PAGE_BYTES", most_bytes)
-    pages = list(replay.pages_of(Database(stage.url), {"cluster": stage.cluster}))
+    pages = list(replaying.pages_of(Database(stage.url), {"cluster": stage.cluster}))
     places = [(letter.place.partition, letter.place.offset) for page in pages for letter in page.letters]
     assert places == [(0, 0), (0, 2), (1, 0), (1, 1), (1, 2)]
     assert [error.problem[:18] for page in pages for error in page.unreadable] == ["the row has format"]

@@ -12,9 +12,11 @@ from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from coordinator_tasks.core.errors import Refused
 from spark_apps import AtLeastOnce, ExactlyOnce, OnError, replay
 from spark_apps.dead_letters import Letter, table
+from spark_apps.dead_letters.replaying import LettersChanged
 from spark_apps.delivery import Writer
 from spark_apps.delivery.database import Cursor, Database, RowSink
 from spark_apps.delivery.database_sink import DatabaseSink
+from spark_apps.pipelines.letter_replay import SCHEMA, PipelineReplay
 from spark_apps.state.stateful import stateful_sink
 from tests.integration import stateful_pipeline
 from tests.integration.spark_submit import local_spark
@@ -109,7 +111,7 @@ def test_letters_become_rows_and_those_that_fail_again_stay_with_the_new_error(
     spark: SparkSession, stage: Stage, pipeline: Any
 ) -> None:
     letters = stage.put(*(b"bad" if at in (3, 8) else b"text" for at in range(20)))
-    counts = replay.Replay(spark, TOPIC, pipeline, {"database": stage.url}).run(letters)
+    counts = PipelineReplay(spark, TOPIC, pipeline, {"database": stage.url}).run(letters)
     assert (counts.passed, counts.failed) == (18, 2)
     left = stage.letters()
     assert sorted((one.place.partition, one.place.offset, one.tries) for one in left) == [(0, 8, 2), (1, 3, 2)]
@@ -121,7 +123,7 @@ def test_letters_become_rows_and_those_that_fail_again_stay_with_the_new_error(
         *(at for at in range(1, 20, 2) if at != 3),
     ]
     assert rows[0] == (0, 0, "text", "1", "2023-11-14 22:13:20")
-    again = replay.Replay(spark, TOPIC, pipeline, {"database": stage.url}).run(left)
+    again = PipelineReplay(spark, TOPIC, pipeline, {"database": stage.url}).run(left)
     assert (again.passed, again.failed, {one.tries for one in stage.letters()}) == (0, 2, {3})
     assert len(stage.stored()) == 18
 
@@ -129,7 +131,7 @@ def test_letters_become_rows_and_those_that_fail_again_stay_with_the_new_error(
 def test_a_full_disk_in_the_middle_changes_nothing(spark: SparkSession, stage: Stage, tmp_path: Path) -> None:
     letters, full = stage.put(b"a", b"b"), tmp_path / "full"
     full.touch()
-    replayed = replay.Replay(spark, TOPIC, build, {"database": stage.url, "full": str(full)})
+    replayed = PipelineReplay(spark, TOPIC, build, {"database": stage.url, "full": str(full)})
     with pytest.raises(OSError, match="No space left"):
         replayed.run(letters)
     assert (stage.letters(), stage.stored()) == (letters, [])
@@ -140,9 +142,9 @@ def test_a_full_disk_in_the_middle_changes_nothing(spark: SparkSession, stage: S
 
 def test_letters_that_another_process_has_replayed_are_not_replayed_again(spark: SparkSession, stage: Stage) -> None:
     letters = stage.put(b"a", b"b")
-    replay.Replay(spark, TOPIC, build, {"database": stage.url}).run(letters[:1])
-    with pytest.raises(replay.LettersChanged):
-        replay.Replay(spark, TOPIC, build, {"database": stage.url}).run(letters)
+    PipelineReplay(spark, TOPIC, build, {"database": stage.url}).run(letters[:1])
+    with pytest.raises(LettersChanged):
+        PipelineReplay(spark, TOPIC, build, {"database": stage.url}).run(letters)
     assert ([one.place for one in stage.letters()], len(stage.stored())) == ([letters[1].place], 1)
 
 
@@ -151,7 +153,7 @@ def test_letters_reach_the_state_of_their_keys(spark: SparkSession, stage: Stage
     letters = stage.put(*[b"x"] * 6)
     sink = stateful_sink(stateful_pipeline.build(replay_frame(spark), settings))
     sink.claim(Writer("main", TOPIC, "id-1", "a"), {0: TOKEN, 1: TOKEN}, {})
-    counts = replay.Replay(spark, TOPIC, stateful_pipeline.build, settings).run(letters)
+    counts = PipelineReplay(spark, TOPIC, stateful_pipeline.build, settings).run(letters)
     assert (counts.passed, counts.failed, stage.letters()) == (6, 0, [])
     with Database(stage.url).transaction() as cursor:
         found = cursor.query(f"SELECT key, count FROM {stateful_pipeline.TABLE} ORDER BY key")
@@ -159,12 +161,12 @@ def test_letters_reach_the_state_of_their_keys(spark: SparkSession, stage: Stage
 
 
 def replay_frame(spark: SparkSession) -> DataFrame:
-    return spark.createDataFrame([], replay.SCHEMA)
+    return spark.createDataFrame([], SCHEMA)
 
 
 def test_a_pipeline_without_a_database_is_refused(spark: SparkSession) -> None:
     with pytest.raises(Refused, match="has no database of dead letters: only"):
-        replay.Replay(spark, TOPIC, lambda stream, _: AtLeastOnce(stream, lambda *_: None), {})
+        PipelineReplay(spark, TOPIC, lambda stream, _: AtLeastOnce(stream, lambda *_: None), {})
 
 
 def test_the_command_says_what_is_missing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +192,7 @@ def test_a_record_with_a_problem_stays_and_the_sink_gets_the_others_without_the_
     spark: SparkSession, stage: Stage
 ) -> None:
     letters = stage.put(b"text", b"no text", b"text")
-    counts = replay.Replay(spark, TOPIC, of_texts, {"database": stage.url}).run(letters)
+    counts = PipelineReplay(spark, TOPIC, of_texts, {"database": stage.url}).run(letters)
     assert (counts.passed, counts.failed, len(stage.stored())) == (2, 1, 2)
     (left,) = stage.letters()
     assert (left.kind, left.error, left.tries) == ("RecordHasProblem", "no text", 2)
