@@ -30,6 +30,7 @@ from coordinator_tasks.core.text.partition_text import named
 from coordinator_tasks.library_log import LIBRARY_LOG
 from coordinator_tasks.logs import within
 from spark_apps.agent.ownership.topic_ownership import TopicOwnership
+from spark_apps.agent.process import consumer_process
 from spark_apps.agent.process.consumer_process import (
     ConsumerSettings,
     LeaveRequests,
@@ -335,7 +336,7 @@ class PlainTopic(TopicReader):
         if output.store is None and recovery is not None:
             recovery.deliver(writer, steps, lambda spans: self._sink(_within(records, spans)))
         elif output.store is not None:
-            rows = _table(topic, records)
+            rows = table_of(topic, records)
             if recovery is not None and isinstance(output.store, DatabaseSink):
                 refused = recovery.write(output.store, writer, steps, rows, Bad())
             else:
@@ -430,7 +431,12 @@ class PlainConsumer:
         self.process: Process | None = None
 
     def run(self) -> int:
-        """Serve until the consumer has left. Return the exit code. Raises the `CoordinatorError`s of the start."""
+        """Serve until the consumer has left. Return the exit code. Raises the `CoordinatorError`s of the start.
+
+        If `coordinator dead-letters replay` runs this program, replay the dead letters instead.
+        """
+        if consumer_process.stand_in is not None:
+            return consumer_process.stand_in(self._settings, self._output)
         if not self._settings.topics:
             log.warning(
                 "no topics are given, so this consumer takes every topic of the cluster; give --topics=orders,clicks-.*"
@@ -453,7 +459,7 @@ def _within(records: Sequence[Record], spans: Spans) -> list[Record]:
     return [(one, message) for one, message in records if is_inside(one.partition, message.offset() or 0)]
 
 
-def _table(topic: str, records: Sequence[Record]) -> pa.Table:
+def table_of(topic: str, records: Sequence[Record]) -> pa.Table:
     """Return the records as rows for a transactional store."""
     return pa.table(
         {

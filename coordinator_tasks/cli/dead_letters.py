@@ -111,10 +111,12 @@ def drop(
 
 @commands.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
 def replay(context: typer.Context) -> None:
-    """Process dead letters again by their pipelines, in a local Spark: --pipeline topic=module:function --set name=value.
+    """Process dead letters again by their pipelines, in a local Spark, or by the program of a consumer without Spark.
 
-    With exactly once, a record and its dead letter change in one transaction. A record that fails again stays, with the new
-    error. Exit code 1 if some have failed again. `replay --help` lists all options.
+    In Spark: --pipeline topic=module:function --set name=value. Without Spark: --topic, and --program before what follows
+    `python` in the consumer's command line. With exactly once, a record and its dead letter change in one transaction. A
+    record that fails again stays, with the new error. Exit code 1 if some have failed again. `replay --help` lists all
+    options.
     """
     raise typer.Exit(subprocess.run([sys.executable, "-m", "spark_apps.replay", *context.args], check=False).returncode)
 

@@ -264,9 +264,21 @@ def _session(settings: ConsumerSettings, ending: ExitStack) -> ConsumerSession:
             log.warning("%s; waiting for it", error)
 
 
+stand_in: Callable[[ConsumerSettings, object], int] | None = None
+"""Runs in place of each plain consumer of this process, with its settings and its output: a replay of dead letters."""
+
+
 @contextmanager
 def open_process(settings: ConsumerSettings) -> Iterator[Process]:
-    """Connect, draw an incarnation, and write the incarnation for the launcher; raises `StoreUnavailable`."""
+    """Connect, draw an incarnation, and write the incarnation for the launcher; raises `StoreUnavailable`.
+
+    Raises `Refused` in a process that replays dead letters.
+    """
+    if stand_in is not None:
+        raise Refused(
+            "a replay of dead letters runs this program, and only a PlainConsumer can replay; name the function of a Spark pipeline "
+            "with --pipeline topic=module:function"
+        )
     with ExitStack() as ending:
         session = _session(settings, ending)
         incarnation = session.claim_incarnation(settings.consumer)
