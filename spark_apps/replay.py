@@ -10,6 +10,7 @@ records' rows and deletes their letters. If a record fails again, its letter sta
 import argparse
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 from coordinator_tasks import logs
@@ -24,7 +25,7 @@ FAILED_EXIT, REFUSED_EXIT = 1, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code: 0 = all letters replayed, 1 = some failed again, 2 = refused."""
+    """Return the exit code: 0 = all letters replayed, 1 = some failed again, 2 = refused or broken off."""
     parser = argparse.ArgumentParser(prog="coordinator dead-letters replay", description=__doc__, allow_abbrev=False)
     parser.add_argument("--pipeline", action="append", default=[], help="topic=module:function, in Spark; repeatable")
     parser.add_argument("--set", action="append", default=[], help="name=value for the pipelines; repeatable")
@@ -43,6 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         counts = _replay(given)
     except CoordinatorError as error:
         logs.say_error(error.told)
+        return REFUSED_EXIT
+    except Exception:  # noqa: BLE001 - the trace tells the error, and exit code 1 means letters that failed again
+        traceback.print_exc()
         return REFUSED_EXIT
     print(f"{counted(counts.passed, 'dead letter')} replayed, {counts.failed} failed again")
     return FAILED_EXIT if counts.failed else 0
