@@ -24,6 +24,7 @@ from coordinator_tasks.core.text.json_fields import read_json
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
+    from coordinator_tasks.run_folder import RunFolder
     from coordinator_tasks.service.coordinator import Coordinator
 
 _GROUPS = ("zookeeper_access", "policy", "parameters", "strategies")
@@ -52,6 +53,16 @@ class CoordinatorHook(BaseHook):
         kafka = self._connection(self.cluster.kafka_conn_id)
         own = {"cluster": self.cluster.name, "kafka": kafka_settings(kafka)}
         return {**zookeeper_settings(zookeeper), **own, **of_the_host()}
+
+    def write_files(self, folder: "RunFolder") -> None:
+        """Write the settings and Kafka's settings for a launched consumer, with the secrets, into its run folder."""
+        from coordinator_tasks.run_folder import write_private  # noqa: PLC0415 - costs time to import
+        from coordinator_tasks.settings import for_consumers  # noqa: PLC0415 - costs time to import
+
+        plain = for_consumers(self.plain_settings())
+        folder.make()
+        write_private(folder.settings, plain)
+        write_private(folder.kafka, plain["kafka"])
 
     def _connection(self, conn_id: str) -> "Connection":
         try:

@@ -29,7 +29,7 @@ from coordinator_plugin.triggers import RegistrationTrigger
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.names import check_consumer
 from coordinator_tasks.fleet_values import PRIVATE_PREFIXES
-from coordinator_tasks.run_folder import RunFolder, write_private
+from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import fleet
 
@@ -124,7 +124,7 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         """In client mode, let the launcher start the driver, so that the driver is no child of an Airflow process."""
         if problem := let_go_problem():
             raise Refused(problem)
-        _write_files(hook, folder)
+        hook.write_files(folder)
         self.application_args = [*(self.application_args or []), "--run-folder", str(folder.path)]
         if master == "yarn":
             self._ship(folder.kafka)  # executors may be on other hosts
@@ -161,7 +161,7 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
         if on_kubernetes:
             defaults = cluster_mode.kubernetes_conf(hook.cluster.name)
         else:
-            _write_files(hook, folder)
+            hook.write_files(folder)
             self._ship(folder.settings, folder.kafka)
             self.env_vars = {**(self.env_vars or {}), **_variables(folder.settings.name, folder.kafka.name)}
             defaults = cluster_mode.yarn_conf(folder.kafka.name)
@@ -180,16 +180,6 @@ class LaunchConsumerOperator(ClusterOperator, SparkSubmitOperator):
     def _ship(self, *files: Path) -> None:
         """Ship the secret files on YARN. From the staging folder to the containers, only this user can read them."""
         self.files = ",".join(filter(None, (self.files, *map(str, files))))
-
-
-def _write_files(hook: CoordinatorHook, folder: RunFolder) -> None:
-    """Write the coordinator's and Kafka's settings, with their secrets, into the consumer's run folder."""
-    from coordinator_tasks.settings import for_consumers  # noqa: PLC0415 - costs time to import
-
-    plain = for_consumers(hook.plain_settings())
-    folder.make()
-    write_private(folder.settings, plain)
-    write_private(folder.kafka, plain["kafka"])
 
 
 def _variables(settings: str, kafka: str) -> dict[str, str]:
