@@ -1,7 +1,7 @@
-"""The actions on dead letters: drop letters from a database of the settings, and replay letters by a fleet's pipeline.
+"""The actions on dead letters: drop letters from a database of the settings, and replay letters by a fleet's code.
 
-A replay starts Spark on the task's host. The pipeline and its settings are those of the fleet, which this host may
-launch, so no form chooses code.
+A replay runs on the task's host, in Spark or as the program of a consumer without Spark. The code and its settings are
+those of the fleet, which this host may launch, so no form chooses code.
 """
 
 import argparse
@@ -9,16 +9,22 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from coordinator_plugin.hook import CoordinatorHook
+from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Actor, FieldChange
 from coordinator_tasks.core.names import MAX_PARTITION
 from coordinator_tasks.core.text.json_fields import MAX_NUMBER
 from coordinator_tasks.core.text.partition_text import counted, cut, shown
 from coordinator_tasks.fleet_values import PRIVATE_PREFIXES
+from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.service.actions import parameters as p
 from coordinator_tasks.service.actions.action import Action, ActionResult, Given
 from coordinator_tasks.service.coordinator import Coordinator
@@ -134,42 +140,73 @@ def _launch(c: Coordinator, app: str) -> Launch:
     return launch
 
 
-def _pipeline(launch: Launch, topic: str) -> tuple[str, Sequence[str]]:
-    """Return the place of the topic's pipeline among the fleet's arguments, and the pipelines' settings."""
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How letters are replayed. `code`: the pipeline or the program. `options`: of `spark_apps.replay`."""
+
+    code: str
+    options: Sequence[str]
+    is_program: bool = False
+
+
+def _way(launch: Launch, topic: str) -> _Way:
+    """Return the topic's pipeline among the fleet's arguments, or the program of consumers without Spark."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--pipeline", action="append", default=[])
+    for name in ("--pipeline", "--pattern", "--set"):
+        parser.add_argument(name, action="append", default=[])
     parser.add_argument("--default", default="")
-    parser.add_argument("--set", action="append", default=[])
     try:
         given, _ = parser.parse_known_args(launch.arguments)
     except argparse.ArgumentError as error:
         raise Refused(f"the arguments of fleet {launch.app!r} cannot be read ({error}); correct the fleet") from error
     places = dict(text.split("=", 1) for text in given.pipeline if "=" in text)
-    if not (place := places.get(topic, given.default)):
+    if place := places.get(topic, given.default):
+        return _Way(place, [f"--pipeline={topic}={place}", *(f"--set={one}" for one in given.set)])
+    if given.pipeline or given.pattern or launch.application in OWN_APPLICATIONS:
         raise Refused(
             f"the arguments of fleet {launch.app!r} name no pipeline for topic {topic!r} (--pipeline {topic}=module:function, or "
             "--default); use `coordinator dead-letters replay` where the pipeline's code is"
         )
-    return place, given.set
+    return _Way(launch.application, [f"--topic={topic}"], is_program=True)
 
 
 def _would_replay(c: Coordinator, given: Given) -> Iterator[str]:
     launch, topic = _launch(c, given["app"]), given["topic"]
-    place, _ = _pipeline(launch, topic)
-    yield f"all dead letters of topic {topic}{_place(_numbers(given))} would go through {place} of fleet {launch.app}"
+    code, place = _way(launch, topic).code, _place(_numbers(given))
+    yield f"all dead letters of topic {topic}{place} would go through {code} of fleet {launch.app}"
 
 
 def _replay(c: Coordinator, given: Given, _: Actor) -> ActionResult:
     """Replay the letters. A retry replays what is left, so the action is recorded at its end."""
     launch, topic, numbers = _launch(c, given["app"]), given["topic"], _numbers(given)
-    place, settings = _pipeline(launch, topic)
-    command = [sys.executable, "-m", "spark_apps.replay", "--cluster", c.paths.cluster, f"--pipeline={topic}={place}"]
-    command += [f"--set={one}" for one in settings] + [f"--{name}={number}" for name, number in numbers.items()]
+    way = _way(launch, topic)
+    command = [sys.executable, "-m", "spark_apps.replay", "--cluster", c.paths.cluster, *way.options]
+    command += [f"--{name}={number}" for name, number in numbers.items()]
     kept = {k: v for k, v in os.environ.items() if k.startswith(PLACES) or not k.startswith(PRIVATE_PREFIXES)}
+    environ = {**kept, **launch.environment}
+    with TemporaryDirectory(prefix="replay-") as base:
+        if way.is_program:
+            folder = RunFolder(Path(base) / "consumer")
+            CoordinatorHook(c.paths.cluster).write_files(folder)
+            environ["COORDINATOR_SETTINGS"] = str(folder.settings)
+            command += ["--program", way.code, *launch.arguments]
+            command += ["--consumer", launch.consumer, "--run-folder", str(folder.path)]
+        done = _ended(command, environ)
+    lines = tuple(cut(line, 500) for line in done.stdout.splitlines()[-50:])
+    if done.returncode not in (0, 1) or not lines:
+        said = done.stderr.strip().splitlines() or [f"no word, exit code {done.returncode}"]
+        raise Refused(f"the replay of topic {topic} has failed: {cut(said[-1], 500)}")
+    action_log.note(
+        c, FieldChange(f"fleet/{launch.app}", f"dead letters of topic {topic}{_place(numbers)}", "", lines[-1])
+    )
+    return ActionResult(lines[-1], lines[-1], lines, partial=done.returncode == 1)
+
+
+def _ended(command: Sequence[str], environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     try:
-        done = subprocess.run(
+        return subprocess.run(
             command,
-            env={**kept, **launch.environment},
+            env=environ,
             timeout=REPLAY_LIMIT_S,
             check=False,
             stdin=subprocess.DEVNULL,
@@ -181,20 +218,12 @@ def _replay(c: Coordinator, given: Given, _: Actor) -> ActionResult:
         raise Refused(
             f"the replay took longer than {REPLAY_LIMIT_S:g} s and was ended; what has passed is done: ask again"
         ) from None
-    lines = tuple(cut(line, 500) for line in done.stdout.splitlines()[-50:])
-    if done.returncode not in (0, 1) or not lines:
-        said = done.stderr.strip().splitlines() or [f"no word, exit code {done.returncode}"]
-        raise Refused(f"the replay of topic {topic} has failed: {cut(said[-1], 500)}")
-    action_log.note(
-        c, FieldChange(f"fleet/{launch.app}", f"dead letters of topic {topic}{_place(numbers)}", "", lines[-1])
-    )
-    return ActionResult(lines[-1], lines[-1], lines, partial=done.returncode == 1)
 
 
 REPLAY_DEAD_LETTERS = Action(
     "replay_dead_letters",
     "",
-    "Process dead letters of a topic again, by the pipeline that the fleet's arguments name for the topic.",
+    "Process dead letters of a topic again, by the fleet's pipeline of the topic, or by its program of consumers without Spark.",
     (p.APP, p.TOPIC, PARTITION, OFFSET, p.REASON),
     do=_replay,
     before=_would_replay,

@@ -1,5 +1,6 @@
 """The actions on dead letters: the person's cluster alone, the number that was seen, the fleet's own code, and a record."""
 
+import json
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -8,14 +9,17 @@ from typing import Any
 import pytest
 from coordinator_plugin.forms import FORMS
 
-from coordinator_tasks.allowed_launches import AllowedLaunches
+from coordinator_tasks.allowed_launches import OWN_APPLICATIONS, AllowedLaunches
 from coordinator_tasks.core.errors import InvalidName, Refused, StoreUnavailable
 from coordinator_tasks.core.model import Actor, Fleet
 from coordinator_tasks.service.nodes import action_log
 from coordinator_tasks.service.nodes.fleet import set_fleet
 from spark_apps.dead_letters import LetterPlace, table
+from spark_apps.delivery import Writer
 from spark_apps.delivery.database import Database
-from tests.letters_bench import letter
+from spark_apps.delivery.database_sink import DatabaseSink
+from tests import letters_program
+from tests.letters_bench import TOKEN, letter
 from tests.world.shop import Shop, open_shop
 
 ADA = Actor("airflow", "ada", "drop_dead_letters", "run-1", "drop_dead_letters", 1)
@@ -256,3 +260,43 @@ def test_code_that_the_host_does_not_allow_is_not_run(shop: Shop, replays: list[
     with pytest.raises(Refused, match=r"allowed\.code"):
         replay(shop)
     assert replays == []
+
+
+# Replay by a program --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def numbers(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Database:
+    """A fleet of consumers without Spark, and dead letters with the values `one`, `two` and `three`."""
+    url, cluster = f"sqlite:///{tmp_path}/numbers.sqlite", shop.coordinator.paths.cluster
+    set_fleet(shop.coordinator, Fleet("sums", letters_program.__file__, ("s-1",), ("orders", url, "words")))
+    monkeypatch.setenv("COORDINATOR_CLUSTERS", cluster)
+    monkeypatch.setenv("AIRFLOW_CONN_ZOOKEEPER_DEFAULT", json.dumps({"conn_type": "generic", "host": "nowhere:1"}))
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps({"conn_type": "kafka", "host": "nowhere:1"}))
+    found, values = Database(url), (b"one", b"two", b"three")
+    places = [LetterPlace(cluster, "orders", "id-1", 0, at) for at in range(3)]
+    letters = [replace(letter("orders", 0, 0), place=p, value=v) for p, v in zip(places, values, strict=True)]
+    with found.transaction() as cursor:
+        table.prepare(cursor)
+        table.put_letters(cursor, letters)
+    sink = DatabaseSink(found, letters_program.AMOUNTS.prepare, letters_program.store)
+    sink.claim(Writer(cluster, "orders", "id-1", "s-1"), {0: TOKEN}, {})
+    return found
+
+
+def test_letters_go_through_the_program_of_a_fleet_without_spark(shop: Shop, numbers: Database) -> None:
+    (said,) = replay(shop, app="sums", dry_run=True)
+    assert said == f"all dead letters of topic orders would go through {letters_program.__file__} of fleet sums"
+    failed, last = replay(shop, app="sums")[-2:]
+    assert failed.startswith("partition 0, offset 2 failed again: ValueError: invalid literal for int()")
+    assert last == "2 dead letters replayed, 1 failed again"
+    with numbers.transaction() as cursor:
+        assert cursor.query('SELECT "offset", number FROM amounts ORDER BY 1') == [(0, 1), (1, 2)]
+    (found,) = action_log.asked(shop.coordinator)
+    assert found.changes[0].after == last
+
+
+def test_our_application_without_a_pipeline_of_the_topic_is_no_program(shop: Shop) -> None:
+    set_fleet(shop.coordinator, Fleet("sums", OWN_APPLICATIONS[0], ("s-1",), ("--pattern", "r.*=a:b")))
+    with pytest.raises(Refused, match="name no pipeline for topic 'orders'"):
+        replay(shop, app="sums")
