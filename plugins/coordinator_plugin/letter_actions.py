@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from coordinator_plugin.child_output import run_to_end
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
 from coordinator_tasks.core.errors import Refused
@@ -48,6 +49,8 @@ NUMBER = p.Parameter(
     "number", {"type": "integer", "title": "Number", "description": _NUMBER, "minimum": 1, "maximum": MAX_NUMBER}
 )
 REPLAY_LIMIT_S = 3_600.0
+OUTPUT_BYTES = 256 * 1024
+"""Bytes kept of each output of a replay, from the end. The form shows the last lines."""
 PLACES = ("COORDINATOR_DATABASES_", "COORDINATOR_REGISTRIES_")
 """Beginnings of the variables with the addresses of databases and registries."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -204,16 +207,7 @@ def _replay(c: Coordinator, given: Given, _: Actor) -> ActionResult:
 
 def _ended(command: Sequence[str], environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(
-            command,
-            env=environ,
-            timeout=REPLAY_LIMIT_S,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-        )
+        return run_to_end(command, environ, REPLAY_LIMIT_S, OUTPUT_BYTES)
     except subprocess.TimeoutExpired:
         raise Refused(
             f"the replay took longer than {REPLAY_LIMIT_S:g} s and was ended; what has passed is done: ask again"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coordinator_plugin import letter_actions
 from coordinator_plugin.forms import FORMS
 
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS, AllowedLaunches
@@ -197,13 +198,13 @@ def replays(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]
     monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "secret")
     started: list[dict[str, Any]] = []
 
-    def run(command: list[str], **how: Any) -> subprocess.CompletedProcess[str]:
-        started.append({"command": command[1:], **how})
+    def run(command: list[str], environ: dict[str, str], *_: float) -> subprocess.CompletedProcess[str]:
+        started.append({"command": command[1:], "env": environ})
         return subprocess.CompletedProcess(
             command, 1, "partition 0, offset 8 failed again\n1 replayed, 1 failed again\n", ""
         )
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(letter_actions, "run_to_end", run)
     return started
 
 
