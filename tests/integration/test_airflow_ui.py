@@ -17,25 +17,31 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
+from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.codecs import codec
+from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import action_log, history
+from coordinator_tasks.service.nodes.fleet import set_fleet
 from coordinator_tasks.service.nodes.history import Rebalance
 from coordinator_tasks.service.watch import lag_moments
 from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator
-from spark_apps.dead_letters import table
+from spark_apps.dead_letters import LetterPlace, table
+from spark_apps.delivery import Writer
 from spark_apps.delivery.database import Database
+from spark_apps.delivery.database_sink import DatabaseSink
+from tests import letters_program
 from tests.integration.agent_site import Site, Traffic
 from tests.integration.airflow_site import added, airflow_of, all_stable, cluster_of, eventually
 from tests.integration.browser import CHROMIUM, DRIVER, Browser, signed_in
 from tests.integration.real_site import Consumer, Ledger
 from tests.integration.screenshots import folder, keep
 from tests.integration.stub_consumer import StubConsumer
-from tests.letters_bench import letter
+from tests.letters_bench import TOKEN, letter
 
 pytestmark = [
     pytest.mark.integration,
@@ -43,13 +49,14 @@ pytestmark = [
     pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="Chromium and chromedriver are not installed"),
 ]
 ROOT = Path(__file__).parents[2]
-TOPIC = "orders"
+TOPIC, WORDS = "orders", "words"
 PARTITIONS = 12
 
 
 @pytest.fixture(scope="module")
 def settings(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Settings:
-    return replace(cluster_of(zookeeper, kafka), cluster="retail")
+    allowed = AllowedLaunches(applications=letters_program.__file__)
+    return replace(cluster_of(zookeeper, kafka), cluster="retail", allowed=allowed)
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +90,13 @@ def airflow(
     settings: Settings, elsewhere: str, letters: str, airflow_factory: Callable[..., EmbeddedAirflow]
 ) -> Iterator[EmbeddedAirflow]:
     logs = {"log_url": f"{elsewhere}/logs/{{cluster}}/{{consumer}}/{{incarnation}}"}
-    dags, known = {"rebalance", "drain", "drop_dead_letters"}, {"COORDINATOR_DATABASES_SHOP": letters}
-    with airflow_of(settings, airflow_factory, dags, zookeeper=logs, env=known) as server:
+    dags = {"rebalance", "drain", "drop_dead_letters", "replay_dead_letters"}
+    host = {
+        "COORDINATOR_DATABASES_SHOP": letters,
+        "COORDINATOR_ALLOWED_APPLICATIONS": settings.allowed.applications,
+        "COORDINATOR_LAUNCHER_SERVICE": "yes",  # nothing starts the consumers of a fleet
+    }
+    with airflow_of(settings, airflow_factory, dags, zookeeper=logs, env=host) as server:
         yield server
 
 
@@ -300,6 +312,26 @@ def test_an_action_starts_from_the_row_that_it_is_about_and_only_by_the_button(
     browser.until(lambda: "Dry run: nothing was changed" in browser.find("main").text, "the result")
 
 
+def pressed(browser: Browser, airflow: EmbeddedAirflow, dag: str, button: str) -> str:
+    """Press the button of a form, and read the result on the page of the run."""
+    ready = "return document.readyState === 'complete'"  # the script takes the button over
+    browser.until(
+        lambda: browser.driver.execute_script(ready) and button in browser.find("form#ask button").text, button
+    )
+    runs = len(airflow.client.dag_runs(dag))
+    browser.find("form#ask button").click()
+    browser.leave()
+    eventually(lambda: len(airflow.client.dag_runs(dag)) == runs + 1)
+    eventually(lambda: {run["state"] for run in airflow.client.dag_runs(dag)} == {"success"})
+
+    def said() -> str:
+        browser.enter()  # Airflow may have drawn the frame anew
+        over = any(end in browser.find("h1").text for end in ("nothing was changed", "is done"))
+        return browser.find("main").text if over else ""
+
+    return browser.until(said, "the result")
+
+
 def test_a_dead_letter_is_dropped_from_its_page_after_a_dry_run_and_no_other_is(
     browser: Browser, airflow: EmbeddedAirflow, settings: Settings, coordinator: Coordinator, letters: str, theme: str
 ) -> None:
@@ -309,25 +341,6 @@ def test_a_dead_letter_is_dropped_from_its_page_after_a_dry_run_and_no_other_is(
         table.prepare(cursor)
         made = [replace(one.place, cluster=name, partition=p, offset=offset) for name, p, offset in places]
         table.put_letters(cursor, [replace(one, place=place) for place in made])
-
-    def ask(button: str) -> str:
-        """Press the button, and read the result on the page of the run."""
-        ready = "return document.readyState === 'complete'"  # the script takes the button over
-        browser.until(
-            lambda: browser.driver.execute_script(ready) and button in browser.find("form#ask button").text, button
-        )
-        runs = len(airflow.client.dag_runs("drop_dead_letters"))
-        browser.find("form#ask button").click()
-        browser.leave()
-        eventually(lambda: len(airflow.client.dag_runs("drop_dead_letters")) == runs + 1)
-        eventually(lambda: {run["state"] for run in airflow.client.dag_runs("drop_dead_letters")} == {"success"})
-
-        def said() -> str:
-            browser.enter()  # Airflow may have drawn the frame anew
-            over = any(end in browser.find("h1").text for end in ("nothing was changed", "is done"))
-            return browser.find("main").text if over else ""
-
-        return browser.until(said, "the result")
 
     browser.open(f"/coordinator/clusters/{settings.cluster}/dead-letters")
     browser.find("h1")
@@ -339,10 +352,10 @@ def test_a_dead_letter_is_dropped_from_its_page_after_a_dry_run_and_no_other_is(
     browser.until(lambda: browser.find("h1").text == "drop-dead-letters", "the form")
     keep(browser, f"drop-{theme}")
     chosen = f"1 dead letter of topic {TOPIC}, partition 0, offset 1207 in the database shop"
-    assert f"{chosen} would be dropped" in ask("dry run")
+    assert f"{chosen} would be dropped" in pressed(browser, airflow, "drop_dead_letters", "dry run")
     browser.click("Open its form")
     browser.find("#field-dry_run").click()
-    assert f"{chosen} dropped" in ask("Do it")
+    assert f"{chosen} dropped" in pressed(browser, airflow, "drop_dead_letters", "Do it")
     with database.transaction() as cursor:
         left = {
             (found.place.cluster, found.place.partition, found.place.offset) for found in table.find(cursor, 9).letters
@@ -350,6 +363,34 @@ def test_a_dead_letter_is_dropped_from_its_page_after_a_dry_run_and_no_other_is(
     assert left == places - {(settings.cluster, 0, 1207)}
     last = action_log.asked(coordinator)[0]
     assert (last.action, last.about, last.actor.who) == ("drop_dead_letters", TOPIC, airflow.username)
+
+
+def test_dead_letters_are_replayed_from_their_page_by_the_program_of_a_fleet(
+    browser: Browser, airflow: EmbeddedAirflow, settings: Settings, coordinator: Coordinator, letters: str
+) -> None:
+    set_fleet(coordinator, Fleet("sums", letters_program.__file__, ("s-1",), (WORDS, letters, "words")))
+    places = [LetterPlace(settings.cluster, WORDS, "id-1", 0, at) for at in range(2)]
+    sink = DatabaseSink(Database(letters), letters_program.AMOUNTS.prepare, letters_program.store)
+    sink.claim(Writer(settings.cluster, WORDS, "id-1", "s-1"), {0: TOKEN}, {})
+    with sink.database.transaction() as cursor:
+        table.prepare(cursor)
+        one = letter(WORDS, 0, 0)
+        table.put_letters(cursor, [replace(one, place=places[0], value=b"one"), replace(one, place=places[1])])
+    browser.open(f"/coordinator/clusters/{settings.cluster}/dead-letters?topic={WORDS}")
+    browser.click("replay-dead-letters")
+    browser.until(lambda: browser.find("h1").text == "replay-dead-letters", "the form")
+    browser.find("#field-app").send_keys("sums")
+    through = f"all dead letters of topic {WORDS} would go through {letters_program.__file__} of fleet sums"
+    assert through in pressed(browser, airflow, "replay_dead_letters", "dry run")
+    browser.click("Open its form")
+    browser.find("#field-dry_run").click()
+    said = pressed(browser, airflow, "replay_dead_letters", "Do it")
+    assert "partition 0, offset 1 failed again: ValueError: invalid literal for int()" in said
+    assert "1 dead letter replayed, 1 failed again" in said
+    with sink.database.transaction() as cursor:
+        assert cursor.query("SELECT topic, number FROM amounts") == [(WORDS, 1)]
+    last = action_log.asked(coordinator)[0]
+    assert (last.action, last.about, last.actor.who) == ("replay_dead_letters", WORDS, airflow.username)
 
 
 # Consumers that read, and a person who knows nothing --------------------------------------------------------------------
