@@ -1,11 +1,10 @@
 """Commands for the state of pipelines, in the database of their sink."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
-from coordinator_tasks.adapters.partitioners import partitioners
 from coordinator_tasks.cli.base import (
     DatabasePlace,
     Execute,
@@ -20,11 +19,7 @@ from coordinator_tasks.cli.base import (
     say_how_to_execute,
 )
 from coordinator_tasks.core.errors import Refused
-from coordinator_tasks.core.ports import committed_of
-from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.nodes.store import read_node
 from coordinator_tasks.tables import Table
-from spark_apps.delivery.database import existing
 
 commands = typer.Typer(name="state", help="The state of stateful pipelines.")
 
@@ -53,37 +48,17 @@ def rehash(
     partitioner the producers use. An interrupted command is repeated.
     """
     try:
-        from spark_apps.state.rehash import StatefulTopic, rehash  # noqa: PLC0415 - Spark is an extra
+        from spark_apps.state.topic_rehash import rehash_topic  # noqa: PLC0415 - Spark is an extra
     except ImportError as error:
         raise Refused(
             f"state needs Spark here ({error}); run the command where the pipelines' packages are installed"
         ) from error
 
-    known = partitioners()
-    if partitioner not in ("", *known):
-        raise Refused(f"there is no partitioner {partitioner!r}; give {', '.join(known)}")
-    chosen = {partitioner: known[partitioner]} if partitioner else known
-    with existing(database_address(database)) as sink, opened(context) as c:
-        found = c.kafka.describe([topic])[topic]
-        if found is None:
-            raise Refused(f"Kafka has no topic {topic!r}; correct the name")
-        count = found.partition_count
-        bounds = c.kafka.bounds(topic, range(count))
-        stateful = StatefulTopic(c.paths.cluster, topic, found.topic_id, count, bounds, _committed(c, topic, count))
-        moves = rehash(sink, stateful, chosen, execute=execute)
+    with opened(context) as c:
+        moves = rehash_topic(c, database_address(database), topic, partitioner, execute=execute)
     listed(moves, how_of(how, json), _table)
     if moves and not execute:
         say_how_to_execute()
-
-
-def _committed(c: Coordinator, topic: str, count: int) -> Mapping[int, int]:
-    """Return the offsets that the topic's consumers have committed; empty without consumers."""
-    path = c.paths.topic(topic)
-    node = read_node(path, c.zk.find(path))
-    if node is None:
-        return {}
-    answer = c.kafka.committed({node.group_id: {topic: range(count)}})[node.group_id]
-    return {partition: found.offset for partition, found in committed_of(answer, topic).items()}
 
 
 def _table(found: Sequence[Any]) -> Table:
