@@ -4,7 +4,6 @@ A replay runs on the task's host, in Spark or as the program of a consumer witho
 those of the fleet, which this host may launch, so no form chooses code.
 """
 
-import argparse
 import os
 import re
 import subprocess
@@ -17,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from coordinator_plugin.child_output import run_to_end
+from coordinator_plugin.fleet_code import arguments_of, launch_of
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
 from coordinator_tasks.core.errors import Refused
@@ -29,7 +29,7 @@ from coordinator_tasks.run_folder import RunFolder
 from coordinator_tasks.service.actions import parameters as p
 from coordinator_tasks.service.actions.action import Action, ActionResult, Given
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.nodes import action_log, fleet
+from coordinator_tasks.service.nodes import action_log
 from coordinator_tasks.service.nodes.fleet import Launch
 from coordinator_tasks.settings import of_the_host
 
@@ -134,15 +134,6 @@ DROP_DEAD_LETTERS = Action(
 )
 
 
-def _launch(c: Coordinator, app: str) -> Launch:
-    """Return the launch of a fleet's first consumer; raises `Refused`."""
-    found = next((one for one in fleet.fleets(c) if one.app == app), None)
-    launch = fleet.launch_of(c, found.consumers[0]) if found is not None and found.consumers else None
-    if launch is None:
-        raise Refused(f"there is no fleet {cut(app, 60)!r} with consumers; name the fleet that reads the topic")
-    return launch
-
-
 @dataclass(frozen=True, slots=True)
 class _Way:
     """How letters are replayed. `code`: the pipeline or the program. `options`: of `spark_apps.replay`."""
@@ -154,14 +145,7 @@ class _Way:
 
 def _way(launch: Launch, topic: str) -> _Way:
     """Return the topic's pipeline among the fleet's arguments, or the program of consumers without Spark."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for name in ("--pipeline", "--pattern", "--set"):
-        parser.add_argument(name, action="append", default=[])
-    parser.add_argument("--default", default="")
-    try:
-        given, _ = parser.parse_known_args(launch.arguments)
-    except argparse.ArgumentError as error:
-        raise Refused(f"the arguments of fleet {launch.app!r} cannot be read ({error}); correct the fleet") from error
+    given = arguments_of(launch)
     places = dict(text.split("=", 1) for text in given.pipeline if "=" in text)
     if place := places.get(topic, given.default):
         return _Way(place, [f"--pipeline={topic}={place}", *(f"--set={one}" for one in given.set)])
@@ -174,14 +158,14 @@ def _way(launch: Launch, topic: str) -> _Way:
 
 
 def _would_replay(c: Coordinator, given: Given) -> Iterator[str]:
-    launch, topic = _launch(c, given["app"]), given["topic"]
+    launch, topic = launch_of(c, given["app"]), given["topic"]
     code, place = _way(launch, topic).code, _place(_numbers(given))
     yield f"all dead letters of topic {topic}{place} would go through {code} of fleet {launch.app}"
 
 
 def _replay(c: Coordinator, given: Given, _: Actor) -> ActionResult:
     """Replay the letters. A retry replays what is left, so the action is recorded at its end."""
-    launch, topic, numbers = _launch(c, given["app"]), given["topic"], _numbers(given)
+    launch, topic, numbers = launch_of(c, given["app"]), given["topic"], _numbers(given)
     way = _way(launch, topic)
     command = [sys.executable, "-m", "spark_apps.replay", "--cluster", c.paths.cluster, *way.options]
     command += [f"--{name}={number}" for name, number in numbers.items()]
