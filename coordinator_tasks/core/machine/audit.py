@@ -5,7 +5,7 @@ snapshot, some seconds later, shows the deviation again. Any other deviation cou
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 
@@ -15,6 +15,7 @@ from coordinator_tasks.core.machine.recovery import doubted
 from coordinator_tasks.core.machine.unread import moving_in, unread
 from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
 from coordinator_tasks.core.model import (
+    Answer,
     Committed,
     Fleet,
     Member,
@@ -112,12 +113,17 @@ class _Runner:
 
 
 def traces(
-    view: TopicView, world: World, policy: Policy, cluster: str, subscribers: Collection[str] = ()
+    view: TopicView,
+    world: World,
+    policy: Policy,
+    cluster: str,
+    subscribers: Collection[str] = (),
+    naming: Mapping[str, Answer] | None = None,
 ) -> set[Trace]:
     """Return the traces of a topic in the present snapshot.
 
     Observe the world after the topic, and `world.committed` after the consumers' answers. `subscribers`: the members of
-    the topic's group in Kafka.
+    the topic's group in Kafka. `naming`: the answers that name the topic; without it, all answers are searched.
     """
     node = view.node
     if view.config.removed or (node is not None and node.removed):
@@ -131,15 +137,16 @@ def traces(
         )
         for member in subscribers
     }
+    reports = world if naming is None else replace(world, answers=naming)
     evidence.update(_unread(view, world, policy))
     evidence.update(_of_unknown(view, world))
     evidence.update(
         Trace(FindingKind.INTRUDER, -1, consumer, reason)
-        for consumer, reason in sorted(doubted(view, world, policy).items())
+        for consumer, reason in sorted(doubted(view, reports, policy).items())
     )
     if node is None:
         return evidence
-    runners = _runners(view.topic, world)
+    runners = _runners(view.topic, reports)
     evidence.update(_of_runners(view, node, runners))
     evidence.update(_of_owners(view, node, world, policy))
     evidence.update(_of_committed(view, node, world, cluster))
