@@ -4,12 +4,13 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, Response
 
 from coordinator_tasks.core.names import MAX_TOPIC_CHARS
 from coordinator_ui.access import OfCluster, Readable, named_cluster
 from coordinator_ui.data.letters import MOST_LETTERS, MOST_TOPICS, LetterReader
 from coordinator_ui.pages.render import page
+from coordinator_ui.pages.shell import answered
 from spark_apps.dead_letters.shown import time_text
 
 MOST_NUMBER = 2**63 - 1
@@ -24,16 +25,20 @@ async def letters(
     cluster: OfCluster,
     readable: Readable,
     topic: Annotated[str, Query(max_length=MAX_TOPIC_CHARS)] = "",
-) -> HTMLResponse:
+) -> Response:
     """Show the dead letters of a cluster: number and last error for each topic, and the last failed records."""
     reader: LetterReader = request.app.state.letters
-    return page(
+
+    async def read() -> dict[str, Any]:
+        return {"found": await reader.every(cluster, topic)}
+
+    return await answered(
         request,
         "letters.html",
+        read,
         cluster=cluster,
         clusters=readable,
         topic=topic,
-        found=await reader.every(cluster, topic),
         time_text=time_text,
         most_topics=MOST_TOPICS,
         most_letters=MOST_LETTERS,

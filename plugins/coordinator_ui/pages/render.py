@@ -36,6 +36,8 @@ MOST_ROWS = 100
 """Maximum rows of a page's table. Those that need a person come first; the others are counted."""
 LIVE = ("elements", "grid", "tables", "topics", "matrix", "lag_charts", "page")
 """The parts of the live page's script, in order. Together they form one function."""
+BEGIN, END = b"<main>", b"</main>"
+"""Around a page's content."""
 VENDOR = Path(__file__).parents[1] / "vendor"
 UPLOT = "uPlot-1.6.32"
 """The charting library. It is part of the package, because pages fetch nothing from other hosts."""
@@ -53,7 +55,7 @@ def page(
     """Render a template. `base`: address of the pages; `here`: of this cluster's pages; `airflow`: of Airflow's UI.
 
     An empty `cluster` means a page of all clusters. `scripts`: additional scripts. `now_at`: shows the page's age, for
-    a page that does not reload.
+    a page that does not reload. `reads`: only the head can be rendered yet.
     """
     base = str(request.scope.get("root_path", "")).rstrip("/")
     values |= {
@@ -62,18 +64,28 @@ def page(
         "cluster": cluster,
     }
     values |= {"airflow": base.removesuffix(PREFIX), "status": status, "scripts": scripts, "now_at": time.time()}
-    text = environment().get_template(template).render(values)
-    return HTMLResponse(text, status, headers=_headers(scripts))
+    text = environment().get_template(template).render({"reads": False, **values})
+    return HTMLResponse(text, status, headers=headers(scripts))
+
+
+def shell_of(whole: Response) -> bytes:
+    """Return a page without its end. A page whose `reads` is set says there that its content is being read."""
+    return bytes(whole.body).partition(END)[0]
+
+
+def content_of(whole: Response) -> bytes:
+    """Return the part of a page that follows the shell."""
+    return bytes(whole.body).partition(BEGIN)[2]
 
 
 def data(content: Any, status: HTTPStatus = HTTPStatus.OK) -> JSONResponse:
     """Return JSON that browsers neither cache, nor show as a page, nor run as a script."""
-    return JSONResponse(content, status, headers=_headers())
+    return JSONResponse(content, status, headers=headers())
 
 
 def script(name: str) -> Response:
     """Return one of our scripts, for a page of Airflow itself."""
-    return Response(_code()[name], media_type="text/javascript", headers=_headers())
+    return Response(_code()[name], media_type="text/javascript", headers=headers())
 
 
 @cache
@@ -153,8 +165,8 @@ def _read(path: Path) -> str:
 
 
 @cache
-def _headers(scripts: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return the content security policy: only our own scripts and styles run, and only Airflow may frame the page."""
+def headers(scripts: tuple[str, ...] = ()) -> dict[str, str]:
+    """Return a page's headers. The content security policy: only our own scripts and styles run, and only Airflow may frame the page."""
     script = " ".join(_hash(_code()[name]) for name in ("page", *scripts))
     style = _hash(str(environment().globals["style"]))
     policy = (

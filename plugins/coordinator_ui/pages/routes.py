@@ -57,6 +57,7 @@ from coordinator_ui.pages.choices import choices
 from coordinator_ui.pages.form_fields import form_of, query_of
 from coordinator_ui.pages.rebalance_list import listed, wanted_of
 from coordinator_ui.pages.render import data, page, script
+from coordinator_ui.pages.shell import SHELL_AFTER_S, answered
 from coordinator_ui.texts.rebalance_text import Story, only, tell
 
 SHOWN = 20
@@ -95,10 +96,10 @@ Filter = Annotated[RebalanceFilter, Depends(wanted_of)]
 AskedFilter = Annotated[action_list.ActionFilter, Depends(action_list.wanted_of)]
 
 
-def make_app(reader: ClusterReader | None = None) -> FastAPI:
+def make_app(reader: ClusterReader | None = None, shell_after_s: float = SHELL_AFTER_S) -> FastAPI:
     """Return the application, without FastAPI's documentation pages, which anyone could read."""
     app = FastAPI(title="Coordinator", docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.reader = reader or ClusterReader()
+    app.state.reader, app.state.shell_after_s = reader or ClusterReader(), shell_after_s
     app.state.task_spans, app.state.letters = task_spans, LetterReader()
     app.state.trends, app.state.shared, app.state.audits = Trends(), SharedAnswers(), SharedAnswers(FRESH_S)
     app.include_router(router)
@@ -112,25 +113,31 @@ def make_app(reader: ClusterReader | None = None) -> FastAPI:
 
 @router.get("/")
 @router.get("/clusters/{cluster}")
-async def overview(request: Request, cluster: OfCluster, readable: Readable, find: Topic = "") -> HTMLResponse:
+async def overview(request: Request, cluster: OfCluster, readable: Readable, find: Topic = "") -> Response:
     """Show the topics and the consumers of a cluster, and the last moves."""
-    found = await _read(request, cluster, lambda c: page_data.cluster_page(c, find))
-    recent = [tell(one, found.now) for one in found.recent]
-    rows: dict[str, Any] = {"topic_rows": found.topic_rows, "consumer_rows": found.consumer_rows}
-    return page(
-        request, "overview.html", cluster=cluster, clusters=readable, found=found, recent=recent, live=True, **rows
-    )
+
+    async def read() -> dict[str, Any]:
+        found = await _read(request, cluster, lambda c: page_data.cluster_page(c, find))
+        recent = [tell(one, found.now) for one in found.recent]
+        rows = {"topic_rows": found.topic_rows, "consumer_rows": found.consumer_rows}
+        return {"found": found, "recent": recent, **rows}
+
+    return await answered(request, "overview.html", read, cluster=cluster, clusters=readable, live=True)
 
 
 @router.get("/clusters/{cluster}/topics/{topic}")
-async def topic(request: Request, cluster: OfCluster, topic: str, limit: Limit = SHOWN) -> HTMLResponse:
+async def topic(request: Request, cluster: OfCluster, topic: str, limit: Limit = SHOWN) -> Response:
     """Show the owner of each partition of a topic, and the topic's rebalances."""
-    found = await _read(request, cluster, lambda c: page_data.topic_page(c, topic, limit))
-    if found.summary.problem and not found.rebalances and not found.problem:
-        raise HTTPException(404, found.summary.problem)
-    stories = [tell(one, found.now) for one in found.rebalances]
-    more = min(limit * 5, MOST_SHOWN) if found.more and limit < MOST_SHOWN else 0
-    return page(request, "topic.html", cluster=cluster, found=found, stories=stories, more=more, live=True)
+
+    async def read() -> dict[str, Any]:
+        found = await _read(request, cluster, lambda c: page_data.topic_page(c, topic, limit))
+        if found.summary.problem and not found.rebalances and not found.problem:
+            raise HTTPException(404, found.summary.problem)
+        stories = [tell(one, found.now) for one in found.rebalances]
+        more = min(limit * 5, MOST_SHOWN) if found.more and limit < MOST_SHOWN else 0
+        return {"found": found, "stories": stories, "more": more}
+
+    return await answered(request, "topic.html", read, cluster=cluster, topic=topic, live=True)
 
 
 async def _whole(
@@ -166,12 +173,15 @@ async def rebalance_data(request: Request, cluster: OfCluster, topic: str, rebal
 @router.get("/rebalances")
 async def rebalances(
     request: Request, readable: Readable, wanted: Filter, limit: PageLimit = LISTED, rest: Rest = ""
-) -> HTMLResponse:
+) -> Response:
     """Show the rebalances of all clusters that the user may read, newest first."""
     now = time.time()
-    found = await listed(request, readable, wanted, limit, now, rest)
+
+    async def read() -> dict[str, Any]:
+        return {"found": await listed(request, readable, wanted, limit, now, rest)}
+
     asked = _given(request, FILTERS)
-    return page(request, "rebalances.html", cluster="", found=found, asked=asked, rest=rest, now=now, live=not rest)
+    return await answered(request, "rebalances.html", read, cluster="", asked=asked, rest=rest, now=now, live=not rest)
 
 
 @data_router.get("/rebalances")
@@ -187,16 +197,18 @@ async def rebalances_data(
 @router.get("/actions")
 async def actions(
     request: Request, readable: Readable, wanted: AskedFilter, limit: PageLimit = LISTED, rest: Rest = ""
-) -> HTMLResponse:
+) -> Response:
     """Show persons' actions in all clusters that the user may read, newest first."""
-    found = await action_list.listed(request, readable, wanted, limit, rest)
-    asked = _given(request, ASKED_FILTERS)
-    return page(
+
+    async def read() -> dict[str, Any]:
+        return {"found": await action_list.listed(request, readable, wanted, limit, rest)}
+
+    return await answered(
         request,
         "actions.html",
+        read,
         cluster="",
-        found=found,
-        asked=asked,
+        asked=_given(request, ASKED_FILTERS),
         rest=rest,
         now=time.time(),
         most_changes=MOST_CHANGES,
@@ -230,14 +242,18 @@ async def live_page(request: Request, cluster: OfCluster, readable: Readable) ->
 
 
 @router.get("/clusters/{cluster}/ask/{action}")
-async def ask(request: Request, cluster: OfCluster, action: str) -> HTMLResponse:
+async def ask(request: Request, cluster: OfCluster, action: str) -> Response:
     """Show the form of an action, with fields filled in from the address. Only the form's button requests a run."""
-    try:
-        offered = await asyncio.wait_for(_read(request, cluster, choices), LISTS_LIMIT_S)
-    except (CoordinatorError, TimeoutError):
-        offered = {}  # a person can type the values
-    form = form_of(action, request.query_params, offered)
-    return page(request, "ask.html", scripts=("ask",), cluster=cluster, form=form, live=False)
+
+    async def read() -> dict[str, Any]:
+        try:
+            offered = await asyncio.wait_for(_read(request, cluster, choices), LISTS_LIMIT_S)
+        except (CoordinatorError, TimeoutError):
+            offered = {}  # a person can type the values
+        return {"form": form_of(action, request.query_params, offered)}
+
+    empty = form_of(action, request.query_params, {})
+    return await answered(request, "ask.html", read, scripts=("ask",), cluster=cluster, form=empty, live=False)
 
 
 @data_router.get("/clusters/{cluster}/live")
@@ -289,10 +305,13 @@ async def trend_data(
 
 @router.get("/audit")
 @router.get("/clusters/{cluster}/audit")
-async def audit(request: Request, cluster: OfCluster, readable: Readable, topic: Topic = "") -> HTMLResponse:
+async def audit(request: Request, cluster: OfCluster, readable: Readable, topic: Topic = "") -> Response:
     """Show the ownership by ZooKeeper, by the consumers' reports, and by the commits in Kafka."""
-    found = await audited(request, cluster, topic)
-    return page(request, "audit.html", cluster=cluster, clusters=readable, topic=topic, found=found, live=True)
+
+    async def read() -> dict[str, Any]:
+        return {"found": await audited(request, cluster, topic)}
+
+    return await answered(request, "audit.html", read, cluster=cluster, clusters=readable, topic=topic, live=True)
 
 
 @data_router.get("/clusters/{cluster}/audit")
@@ -409,29 +428,24 @@ Times = Annotated[tuple[float, float], Depends(run_times)]
 @router.get("/runs/{dag_id}/{run_id:path}")
 async def run(
     request: Request, dag_id: str, run_id: str, cluster: OfRun, times: Times, result: ActionResult
-) -> HTMLResponse:
+) -> Response:
     """Show the moves of a `rebalance` run, or the result of an action's run, in the run's tab *Moved partitions*."""
     if result is not None:
         return _action_page(request, dag_id, run_id, cluster, result)
     if cluster is None:
         return page(request, "run.html", cluster="", run_id=run_id, stories=[], problems=(), now=(), live=False)
-    seen, _ = await _live(request, cluster, "")
     began_at, ended_at = times
     now = time.time()
-    found = page_data.RunPage()
-    if began_at:
-        found = await _read(request, cluster, lambda c: page_data.run_page(c, run_id, began_at, ended_at or now))
-    stories = [part for one in found.rebalances if (part := only(tell(one, now), run_id)) is not None]
-    return page(
-        request,
-        "run.html",
-        cluster=cluster,
-        run_id=run_id,
-        stories=stories,
-        problems=found.problems,
-        now=health(seen),
-        live=not ended_at,
-    )
+
+    async def read() -> dict[str, Any]:
+        seen, _ = await _live(request, cluster, "")
+        found = page_data.RunPage()
+        if began_at:
+            found = await _read(request, cluster, lambda c: page_data.run_page(c, run_id, began_at, ended_at or now))
+        stories = [part for one in found.rebalances if (part := only(tell(one, now), run_id)) is not None]
+        return {"stories": stories, "problems": found.problems, "now": health(seen)}
+
+    return await answered(request, "run.html", read, cluster=cluster, run_id=run_id, live=not ended_at)
 
 
 def _action_page(

@@ -60,6 +60,7 @@ def pages_of(
     allowed: bool = True,
     result: RunResult | None = None,
     tasks: Iterable[TaskSpan] = (),
+    shell_after_s: float = 60.0,
     **reader: Any,
 ) -> TestClient:
     """A client of the pages; `allowed` = Airflow's own checks are passed."""
@@ -67,7 +68,7 @@ def pages_of(
     def connect(name: str) -> tuple[str, Callable[[], AbstractContextManager[Coordinator]]]:
         return name, lambda: nullcontext(cluster.coordinator)  # type: ignore[union-attr]
 
-    app = make_app(ClusterReader(connect if isinstance(cluster, Cluster) else cluster, **reader))
+    app = make_app(ClusterReader(connect if isinstance(cluster, Cluster) else cluster, **reader), shell_after_s)
     if allowed:
         app.dependency_overrides[access_of] = everything
         app.dependency_overrides[run_times] = lambda: (900_000.0, 900_010.0)
