@@ -1,7 +1,6 @@
 """The current choices for a form's fields. A person can type other values too: a list is no check."""
 
 from collections.abc import Mapping
-from itertools import islice
 from typing import TypeAlias
 
 from coordinator_tasks.core.errors import DiscoveryUnavailable, Malformed
@@ -13,8 +12,6 @@ from coordinator_tasks.service.nodes import fleet as fleets
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.settings import of_the_host
 
-MOST = 1_000
-"""Maximum entries of a list."""
 TOPICS, CONSUMERS, FLEETS, VERSIONS, STRATEGIES, REBALANCES, DATABASES = range(7)
 OFFERED: Mapping[str, int] = {
     "topic": TOPICS,
@@ -46,7 +43,7 @@ def choices(c: Coordinator) -> Choices:
     for one in found:
         for name in {*one.versions, one.name} - {""}:
             versions.setdefault(name, []).append(one.app)
-    lists = {
+    return {
         TOPICS: dict.fromkeys(filter(is_topic, transitions.topics(c)), ""),
         CONSUMERS: dict.fromkeys(registered, "") | dict.fromkeys(away, "not registered"),
         FLEETS: dict.fromkeys((one.app for one in found), ""),
@@ -54,4 +51,3 @@ def choices(c: Coordinator) -> Choices:
         STRATEGIES: dict.fromkeys(sorted(c.policy.strategies.known), ""),
         DATABASES: dict.fromkeys(sorted(of_the_host().get("databases", {})), ""),
     }
-    return {name: dict(islice(entries.items(), MOST)) for name, entries in lists.items()}

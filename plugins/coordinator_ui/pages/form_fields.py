@@ -8,6 +8,7 @@ person's name.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,6 +19,8 @@ from coordinator_tasks.core.errors import NotManaged
 from coordinator_tasks.service.actions.action import Action
 from coordinator_ui.pages.choices import OFFERED, REBALANCES, Choices
 
+MOST_OFFERS = 1_000
+"""Maximum choices of a field. The others are counted, and can be typed."""
 MOST_VALUE = 2_000
 MOST_QUERY = 4_000
 """Maximum characters of an address that browsers and proxies take unchanged."""
@@ -28,7 +31,7 @@ class Field:
     """One field. `kind`: the kind of its JSON value. `value`: the value as text, lists by line and objects as JSON.
 
     `long`: several lines. `offers`: choices with remarks; other values can be typed. `choices`: the only allowed
-    values. `past`: the page itself fetches the choices, the topic's rebalances.
+    values. `past`: the page itself fetches the choices, the topic's rebalances. `left_out`: number of further choices.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Field:
     long: bool = False
     offers: Mapping[str, str] = field(default_factory=dict)
     past: bool = False
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,5 +125,6 @@ def _field(name: str, form: Mapping[str, Any], given: str, offers: Mapping[str, 
     long = kind in ("array", "object") or form.get("format") == "multiline"
     title, text = str(form["title"]), str(form["description"])
     offers = offers or dict.fromkeys(form.get("examples", ()), "")
+    shown, left_out = dict(islice(offers.items(), MOST_OFFERS)), max(0, len(offers) - MOST_OFFERS)
     past = OFFERED.get(name) == REBALANCES
-    return Field(name, title, text, kind, items, value[:MOST_VALUE], choices, optional, long, offers, past)
+    return Field(name, title, text, kind, items, value[:MOST_VALUE], choices, optional, long, shown, past, left_out)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 from coordinator_plugin.forms import FORMS
-from coordinator_ui.pages import choices, routes
+from coordinator_ui.pages import form_fields, routes
 from coordinator_ui.pages.form_fields import MOST_VALUE
 
 from coordinator_tasks.core.model import Fleet, FleetVersion
@@ -102,11 +102,12 @@ def test_what_there_is_can_be_chosen_and_anything_else_be_typed(shop: Cluster) -
 
 
 def test_a_list_is_bounded_and_what_others_wrote_is_escaped(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    ids = tuple(f"z-{number:05}" for number in range(choices.MOST))
+    ids = tuple(f"z-{number:05}" for number in range(form_fields.MOST_OFFERS))
     wide = Fleet("billing", "app.py", ids, name=NASTY)
     monkeypatch.setattr(fleet, "fleets", lambda _: [wide])
     page = pages_of(shop).get("/clusters/shop/ask/drain").text
-    assert [one for one, _ in offers(page, "consumer")] == ["a", "b", *ids[: choices.MOST - 2]]
+    assert [one for one, _ in offers(page, "consumer")] == ["a", "b", *ids[: form_fields.MOST_OFFERS - 2]]
+    assert "The list has the first 1,000 names; type any of the 2 others." in page
     page = pages_of(shop).get("/clusters/shop/ask/upgrade").text
     assert NASTY not in page
     assert offers(page, "version")[0][0] == "&lt;script&gt;alert(1)&lt;/script&gt;"
