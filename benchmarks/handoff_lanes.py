@@ -479,6 +479,7 @@ class SparkLane(PreparedLane, OurLane):
     def command(self, consumer: str, folder: Path) -> tuple[str, ...]:
         return (
             *(sys.executable, "-m", "benchmarks.handoff_spark", "--consumer", consumer, "--cluster", self.topic),
+            *("--topic", self.topic),
             *("--zookeeper", self.zookeeper, "--kafka", self.kafka, "--session-timeout", str(SESSION_S)),
             *("--run-folder", str(self.run_folder(consumer).path), "--batch-interval", str(self.batch_interval_s)),
             *(

@@ -17,11 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks.handoff_clients import Journal
+from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets
 from coordinator_tasks.java import QUICK_START_OPTIONS, find_java
 from spark_apps.arguments import add_consumer_arguments, consumer_settings
 from spark_apps.consumer import Consumer, SparkSettings
+from spark_apps.pipelines.outputs import rows_before_sink
 from spark_apps.spark import session
-from spark_apps.spark.warm_up import warm_up
+from spark_apps.spark.warm_up import Rehearsal, newest_record, rehearse, warm_up
 
 LOOK_S = 0.02
 CONF = {
@@ -34,6 +36,7 @@ CONF = {
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add_consumer_arguments(parser)
+    parser.add_argument("--topic", required=True, help="of the rehearsal")
     parser.add_argument("--journal", type=Path, required=True)
     parser.add_argument("--ready", type=Path, required=True, help="made when it could begin")
     parser.add_argument("--go", type=Path, required=True, help="it begins when this is there")
@@ -56,7 +59,10 @@ def main() -> int:
         return stream.writeStream.foreachBatch(write)
 
     try:
-        warm_up(spark, settings.site.kafka["bootstrap.servers"])
+        brokers = settings.site.kafka["bootstrap.servers"]
+        warm_up(spark, brokers)
+        newest = newest_record(ConfluentGroupOffsets({"bootstrap.servers": brokers}, given.topic), given.topic)
+        rehearse(spark, [Rehearsal(lambda stream: rows_before_sink(build(stream, {})), given.topic, newest)], brokers)
         given.ready.touch()
         while not given.go.exists():
             time.sleep(LOOK_S)

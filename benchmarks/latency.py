@@ -36,11 +36,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.circumstances import in_rounds, noted, told
 from benchmarks.result import grid, of_process, options, report, verdict, whole
-from benchmarks.source import FETCH_WAIT_MS, SPARKS, TITLES, open_stream, spread
+from benchmarks.source import FETCH_WAIT_MS, SPARKS, TITLES, open_stream, spread, started
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.devstack.embedded.jars import ensure_jars
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
-from spark_apps.spark import progress
 from tests.spark_jars import CONNECTOR
 
 PARTITIONS, MANY = 4, 1000
@@ -150,8 +149,7 @@ def query(side: str, servers: str, topic: str, kind: str, times: Times) -> dict[
         collecting_ms.append((time.monotonic() - began) * 1000)
 
     with open_stream(side, servers, topic, starting="latest") as stream, tempfile.TemporaryDirectory() as folder:
-        writer = stream.writeStream.foreachBatch(collect).option("checkpointLocation", folder)
-        running = writer.start() if side == "jvm" else progress.start(writer)
+        running = started(stream.writeStream.foreachBatch(collect).option("checkpointLocation", folder), side)
         if kind == "idle":
             return idle(times.seconds)
         with Traffic(servers, topic, kind):

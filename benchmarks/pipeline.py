@@ -95,7 +95,7 @@ def measure(side: str, servers: str, records: int, url: str) -> dict[str, float]
     runner = source.agent(servers, TOPIC) if side == "ours" else None
     limit = {"maxOffsetsPerTrigger": str(records // BATCHES)}
     with source.open_stream(side, servers, TOPIC, runner=runner, **limit) as stream:
-        figures = source.run(writer(stream, url, runner), records)
+        figures = source.run(writer(stream, url, runner), records, side)
     with Database(url).transaction() as cursor:
         ((orders, quantity),) = cursor.query("SELECT sum(orders), sum(quantity) FROM totals")
     assert (int(orders), int(quantity)) == (records, sum(order(number)["quantity"] for number in range(records)))

@@ -1,13 +1,14 @@
 """Our source beside Spark's own Kafka source: records/s, MB/s, CPU per record, first batch, total time.
 
-    PYTHONPATH=. python benchmarks/source.py [--records 3000000] [--rounds 10] [--warm-up 30] [--json FILE]
+    PYTHONPATH=. python benchmarks/source.py [--records 12000000] [--rounds 10] [--warm-up 30] [--json FILE]
 
 Each side is a process of its own with local[2]. In a pass, a query reads the same records of 4 partitions from the
 beginning, in batches of a twelfth, and writes them nowhere (Spark's sink "noop"); "mapInArrow" has a Python stage behind
-the source. A JVM compiles for half a minute, so each side first repeats the pass for `--warm-up` seconds. Then the sides
-take turns, in another order from round to round, and the idle sides wait. A plain consume loop of confluent-kafka is the
-control: where its figures differ much, the machine was not quiet. "steady" leaves out the first batch. CPU is that of the
-JVM, the Python processes and Kafka's clients together, not that of the broker.
+the source. A batch costs Spark some 50 ms whatever it reads, so the sides hardly differ with few records. A JVM compiles
+for half a minute, so each side first repeats the pass for `--warm-up` seconds. Then the sides take turns, in another
+order from round to round, and the idle sides wait. A plain consume loop of confluent-kafka is the control: where its
+figures differ much, the machine was not quiet. "steady" leaves out the first batch. CPU is that of the JVM, the Python
+processes and Kafka's clients together, not that of the broker.
 """
 
 import argparse
@@ -29,6 +30,7 @@ import psutil
 import pyarrow as pa
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks.circumstances import in_rounds, noted, told
@@ -41,14 +43,14 @@ from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from spark_apps.agent.settings import Identity
 from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.records.agent_socket import AgentServer, Reading
-from spark_apps.spark import session, source
+from spark_apps.spark import progress, session, source
 from tests.spark_jars import CONNECTOR
 
 PARTITIONS = 4
 BATCHES = 12
 SIZES = (150, 1000)
 SPARKS = ("jvm", "tuned")
-"""`jvm` is Spark's source by default, `tuned` with our settings."""
+"""`jvm` is Spark's source by default, `tuned` with our settings: of the Kafka client, and the progress in memory."""
 SIDES = ("ours", *SPARKS)
 FETCH_WAIT_MS = 10
 TUNED = {
@@ -99,7 +101,7 @@ def passes(side: str, stage: str, servers: str, topic: str, records: int) -> Ite
         def perform() -> dict[str, float]:
             stream = session.stream(servers, topic, **limit)
             rows = stream.mapInArrow(same, stream.schema) if stage == "mapInArrow" else stream
-            return run(rows.writeStream.format("noop"), records)
+            return run(rows.writeStream.format("noop"), records, side)
 
         yield perform
 
@@ -194,10 +196,15 @@ def agent(servers: str, topic: str) -> TopicRunner:
     return runner
 
 
-def run(writer: DataStreamWriter, records: int) -> dict[str, float]:
+def started(writer: DataStreamWriter, side: str) -> StreamingQuery:
+    """Start a query; except on the side `jvm`, Spark keeps the progress in memory, as in our consumers."""
+    return writer.start() if side == "jvm" else progress.start(writer)
+
+
+def run(writer: DataStreamWriter, records: int, side: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         meter = Meter()
-        running = writer.option("checkpointLocation", folder).start()
+        running = started(writer.option("checkpointLocation", folder), side)
         while meter.records < records:
             time.sleep(0.05)
             meter.see(sum(int(one["numInputRows"]) for one in running.recentProgress))
@@ -402,7 +409,7 @@ def middle(value: Mapping[str, float]) -> str:
 
 def main() -> None:
     parser = options(__doc__)
-    parser.add_argument("--records", type=whole, default=3_000_000, help="of 150 bytes; of larger ones as many bytes")
+    parser.add_argument("--records", type=whole, default=12_000_000, help="of 150 bytes; of larger ones as many bytes")
     parser.add_argument("--rounds", type=whole, default=10)
     parser.add_argument("--warm-up", type=whole, default=30, help="seconds of passes before the rounds")
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
