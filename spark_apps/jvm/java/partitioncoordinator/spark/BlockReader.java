@@ -36,7 +36,7 @@ final class BlockReader implements PartitionReader<InternalRow> {
     static final StructType SCHEMA = new StructType().add("block", DataTypes.BinaryType);
 
     // Spark copies a block several times. A larger block does not fit into the processor's cache.
-    private static final int MOST_BYTES = 1 << 20;
+    private static final int MOST_BYTES = 1 << 18;
     // Maximum bytes of an Arrow stream besides the columns: schema, description of the batch, end; and of the gaps
     // between a column's buffers.
     private static final int STREAM_BYTES = 16 << 10;
