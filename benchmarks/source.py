@@ -57,6 +57,7 @@ TUNED = {
     "kafka.fetch.max.wait.ms": str(FETCH_WAIT_MS),
     "kafka.max.poll.records": "4000",
     "kafka.fetch.max.bytes": str(8 << 20),
+    "kafka.receive.buffer.bytes": "-1",
 }
 """Our reader's settings of the Kafka client."""
 STAGES = ("plain", "mapInArrow")

@@ -32,7 +32,7 @@ final class ClientSettings {
             "fetch.max.wait.ms", "10",
             "fetch.max.bytes", String.valueOf(8 << 20),
             "max.poll.records", "4000",
-            "receive.buffer.bytes", "65536");
+            "receive.buffer.bytes", "-1");
 
     private static final Map<String, Object> FIXED = Map.of(
             "key.deserializer", ByteArrayDeserializer.class,
