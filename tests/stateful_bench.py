@@ -9,6 +9,7 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import Row
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
@@ -165,3 +166,10 @@ def arrow(rows: list[dict[str, Any]], schema: T.StructType) -> pa.Table:
 def keys(partition: int, text: str) -> list[tuple[int, dict[str, Any]]]:
     """Return a row for each letter, with the letter as key."""
     return [(partition, {"key": letter}) for letter in text]
+
+
+@pytest.fixture
+def bench(url: str) -> Iterator[Bench]:
+    """A bench on the database of the module's fixture `url`."""
+    with closing(Bench(url)) as made:
+        yield made

@@ -24,17 +24,11 @@ from spark_apps.dead_letters.recovery import Bad, Recovery
 from spark_apps.delivery import SinkStep, SinkUnavailable
 from spark_apps.delivery.database import Database
 from tests.letters_bench import GENEROUS, NEWER, ROWS, TOKEN, Stage
-from tests.postgres_server import sink_url
 from tests.sink_bench import TableBench, bench_of, patient_claim, rows_of
 from tests.stateful_bench import Bench, Counting, arrow
 
 BAD = 1_000
 DRIVER = (sqlite3.Error, psycopg.Error, pymysql.Error)
-
-
-@pytest.fixture(params=["sqlite", "postgresql", "mysql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return sink_url(request, tmp_path)
 
 
 @pytest.fixture

@@ -22,7 +22,6 @@ from spark_apps.plain import Output, Record
 from spark_apps.replay_program import OutputReplay
 from tests import letters_program
 from tests.letters_bench import ROWS, Place, Stage
-from tests.postgres_server import sink_url
 
 BAD = 1_000
 EVERY = [(partition, offset) for partition in range(2) for offset in range(10)]
@@ -63,11 +62,6 @@ class Replayed(Stage):
         counts = Counts()
         OutputReplay(self.topic, output).run_pages({"cluster": self.cluster, "topic": self.topic}, counts)
         return counts
-
-
-@pytest.fixture(params=["sqlite", "postgresql", "mysql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return sink_url(request, tmp_path)
 
 
 @pytest.fixture

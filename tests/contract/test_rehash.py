@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,25 +17,18 @@ from spark_apps.state import StateDamaged, StatePartitionsAdded
 from spark_apps.state import rehash as module
 from spark_apps.state.rehash import Move, Moves, StatefulTopic, StateNotSettled
 from spark_apps.state.table import StateRows
-from tests.postgres_server import sink_url
-from tests.stateful_bench import NEW, OLD, TIMED_ROWS, Bench
+from tests.stateful_bench import NEW, OLD, TIMED_ROWS, Bench, bench
+
+__all__ = ["bench"]
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 MURMUR2 = partitioners()["murmur2"]
 BEFORE, AFTER = 2, 3
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "mysql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHUNK", 4)
-    return sink_url(request, tmp_path)
-
-
-@pytest.fixture
-def bench(url: str) -> Iterator[Bench]:
-    made = Bench(url)
-    yield made
-    made.close()
 
 
 def placed(

@@ -15,7 +15,9 @@ from coordinator_tasks.core.model import StateOnReset, Token
 from spark_apps.delivery.dialects import postgresql
 from spark_apps.state import ProcessorFailed, StateChanged, StateDamaged, StatePartitionsAdded, StateRefused
 from tests.postgres_server import sink_url
-from tests.stateful_bench import COUNT, NEW, OLD, Bench, Counting, keys
+from tests.stateful_bench import COUNT, NEW, OLD, Bench, Counting, bench, keys
+
+__all__ = ["bench"]
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "postgresql-staged", "mysql"])
@@ -23,13 +25,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
     if request.param == "postgresql-staged":
         monkeypatch.setattr(postgresql, "STAGED_ROWS", 1)
     return sink_url(request, tmp_path)
-
-
-@pytest.fixture
-def bench(url: str) -> Iterator[Bench]:
-    made = Bench(url)
-    yield made
-    made.close()
 
 
 def test_a_new_owner_goes_on_with_the_state_of_the_former_owner(bench: Bench) -> None:

@@ -1,7 +1,6 @@
 """The form that replays dead letters, with a Spark of its own as on Airflow's worker."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from coordinator_plugin.forms import FORMS
@@ -10,16 +9,11 @@ from coordinator_tasks.core.model import Actor, Fleet
 from coordinator_tasks.service.nodes.fleet import set_fleet
 from spark_apps.dead_letters import table
 from spark_apps.delivery.database import Database
-from tests.integration.test_replay import TOPIC, Stage, at_least_once
-from tests.postgres_server import sink_url
+from tests.integration.test_replay import TOPIC, Stage, at_least_once, stage
 from tests.world.shop import open_shop
 
+__all__ = ["stage"]
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
-    return Stage(sink_url(request, tmp_path))
 
 
 def test_a_form_replays_the_letters_by_the_pipeline_of_a_fleet(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
