@@ -22,6 +22,8 @@ from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.names import SECRET_WORDS, check_cluster, check_consumer
 from coordinator_tasks.private_files import foreign, open_to_others
 
+HIDDEN = "[hidden]"
+_URL_PASSWORD = re.compile(r"(?<=://)[^/\s@]*:[^/\s@]*(?=@)")
 SECRET_CHARS = 4
 """A shorter value is no secret: hiding it would cut pieces out of ordinary words."""
 _SECRET_NAME = re.compile(rf"({'|'.join(map(re.escape, SECRET_WORDS))})(?!.*(file|location|url|method|extensions))")
@@ -96,6 +98,12 @@ class RunFolder:
         """Return the secret values in the consumer's settings, the longest first; empty without readable settings."""
         found = {*_secrets(_read(self.settings)), *_secrets(_read(self.kafka))}
         return sorted(found, key=len, reverse=True)
+
+    def hide(self, text: str) -> str:
+        """Return the text without secret values of the consumer's settings, and without log-ins in addresses."""
+        for secret in self.secrets():
+            text = text.replace(secret, HIDDEN)
+        return _URL_PASSWORD.sub(HIDDEN, text)
 
     def write_drawn(self, incarnation: int) -> None:
         """Note the drawn incarnation. Make the folder if missing. Raises `OSError`."""

@@ -19,7 +19,6 @@ import contextlib
 import fcntl
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -46,8 +45,6 @@ DRIVER_GRACE_S = 5.0
 REPORT_PAUSE_MAX_S = 5.0
 LOG_LINES, LOG_BYTES = 1_000, 64 * 1024
 """How many lines and bytes at the end of the log are searched for the last error."""
-URL_PASSWORD = re.compile(r"(?<=://)[^/\s@]*:[^/\s@]*(?=@)")
-HIDDEN = "[hidden]"
 REFUSED_EXIT = 2
 LOGGER = "spark_apps.launch.launcher"
 PROGRAM = (sys.executable, "-m", LOGGER)
@@ -272,9 +269,7 @@ def reason_of(code: int, folder: RunFolder, forced: str = "") -> str:
     )
     killed = number == signal.SIGKILL  # the log has no line about the kill
     said = folder.leaves() or ("" if killed else last_error(folder.log_tail(LOG_LINES, LOG_BYTES)))
-    for secret in folder.secrets():
-        said = said.replace(secret, HIDDEN)
-    return ": ".join(part for part in (how, URL_PASSWORD.sub(HIDDEN, said), forced) if part)
+    return ": ".join(part for part in (how, folder.hide(said), forced) if part)
 
 
 def report_end(request: LaunchRequest, report: Callable[[LaunchRequest, int], None] | None = None) -> bool:
