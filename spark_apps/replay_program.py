@@ -56,6 +56,12 @@ class LetterMessage:
     def error(self) -> None:
         return None
 
+    def latency(self) -> None:
+        """Return nothing: the record was not fetched."""
+
+    def leader_epoch(self) -> None:
+        """Return nothing: the record was not fetched."""
+
     def __len__(self) -> int:
         return len(self._letter.value or b"")
 

@@ -153,6 +153,7 @@ def test_a_function_gets_records_with_the_methods_of_the_kafka_clients_messages(
     def sink(topic: str, records: Sequence[Record]) -> None:
         for one, message in records:
             assert (topic, message.topic(), message.error()) == (stage.topic, stage.topic, None)
+            assert (message.latency(), message.leader_epoch()) == (None, None)
             assert (one.start, one.end, one.partition) == (message.offset(), one.start + 1, message.partition())
             seen.append((message.key(), message.value(), message.headers(), message.timestamp(), len(message)))
 
