@@ -172,16 +172,17 @@ def _replay(c: Coordinator, given: Given, _: Actor) -> ActionResult:
     kept = {k: v for k, v in os.environ.items() if k.startswith(PLACES) or not k.startswith(PRIVATE_PREFIXES)}
     environ = {**kept, **launch.environment}
     with TemporaryDirectory(prefix="replay-") as base:
+        folder = RunFolder(Path(base) / "consumer")
         if way.is_program:
-            folder = RunFolder(Path(base) / "consumer")
             CoordinatorHook(c.paths.cluster).write_files(folder)
             environ["COORDINATOR_SETTINGS"] = str(folder.settings)
             command += ["--program", way.code, *launch.arguments]
             command += ["--consumer", launch.consumer, "--run-folder", str(folder.path)]
         done = _ended(command, environ)
-    lines = tuple(cut(line, 500) for line in done.stdout.splitlines()[-50:])
+        out, err = folder.hide(done.stdout), folder.hide(done.stderr)
+    lines = tuple(cut(line, 500) for line in out.splitlines()[-50:])
     if done.returncode not in (0, 1) or not lines:
-        said = done.stderr.strip().splitlines() or [f"no word, exit code {done.returncode}"]
+        said = err.strip().splitlines() or [f"no word, exit code {done.returncode}"]
         raise Refused(f"the replay of topic {topic} has failed: {cut(said[-1], 500)}")
     action_log.note(
         c, FieldChange(f"fleet/{launch.app}", f"dead letters of topic {topic}{_place(numbers)}", "", lines[-1])

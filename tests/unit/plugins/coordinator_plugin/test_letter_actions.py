@@ -297,6 +297,37 @@ def test_letters_go_through_the_program_of_a_fleet_without_spark(shop: Shop, num
     assert found.changes[0].after == last
 
 
+TELLING = f"""
+import os, runpy, sys
+settings = open(os.environ["COORDINATOR_SETTINGS"]).read()
+if "words" not in sys.argv:
+    raise ValueError(settings)
+print(settings)
+runpy.run_path({letters_program.__file__!r}, run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("words", ["words", ""])
+def test_what_a_program_says_of_its_secrets_is_hidden(
+    shop: Shop, numbers: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    kafka = {"conn_type": "kafka", "host": "nowhere:1", "login": "ada", "password": "hush-1"}
+    kafka["extra"] = json.dumps({"security.protocol": "SASL_SSL"})
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
+    monkeypatch.setenv("COORDINATOR_DATABASES_OTHER", "postgresql://ada:hush-2@db/other")
+    program = tmp_path / "telling.py"
+    program.write_text(TELLING)
+    url = f"sqlite:///{tmp_path}/numbers.sqlite"
+    set_fleet(shop.coordinator, Fleet("sums", str(program), ("s-1",), ("orders", url, words)))
+    try:
+        said = "".join(replay(shop, app="sums"))
+    except Refused as error:
+        said = str(error)
+    assert "sasl.password" in said
+    assert "[hidden]" in said
+    assert "hush" not in f"{said} {action_log.asked(shop.coordinator)}"
+
+
 def test_our_application_without_a_pipeline_of_the_topic_is_no_program(shop: Shop) -> None:
     set_fleet(shop.coordinator, Fleet("sums", OWN_APPLICATIONS[0], ("s-1",), ("--pattern", "r.*=a:b")))
     with pytest.raises(Refused, match="name no pipeline for topic 'orders'"):
