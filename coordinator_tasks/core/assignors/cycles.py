@@ -57,7 +57,7 @@ def negative_cycles(
         changed |= _relax(at_member, parent[:members], every_member, cost, best)
         if not changed:
             return []
-        found = [c for cycle in _cycles(parent) if (c := _hand_overs(cycle, members)) and _cost(c, own, x) < 0]
+        found = [c for cycle in cycles_in(parent) if (c := _hand_overs(cycle, members)) and _cost(c, own, x) < 0]
         if found:
             return found
 
@@ -78,7 +78,7 @@ def _cheapest_one_below(distance: Places, loads: Numbers) -> Places:
     return np.where(there, order[first], -1)
 
 
-def _cycles(parents: Places) -> list[list[int]]:
+def cycles_in(parents: Places) -> list[list[int]]:
     """Return the cycles in the graph of parents, each in the direction of the paths."""
     end = np.append(parents, -1)  # the parent of -1, no node, is -1
     for _ in range(len(parents).bit_length()):

@@ -13,25 +13,39 @@ negative cost. A hand-over costs 1 if the giver loses a partition that it owned 
 a partition. Two members whose loads differ by 1 may exchange their loads (minimum-cost flow with convex costs).
 `cheapen` finds cycles of negative cost by Bellman-Ford, and cancels them until none is left.
 
-Both steps start from the present assignment, so a small change costs little.
+Both steps start from the present assignment, so a small change costs little. If a step takes many rounds, `linked`
+shortens it.
 """
 
 import heapq
+from functools import cached_property
 
 import numpy as np
 
 from coordinator_tasks.core.assignors.cycles import Edges, Flags, Numbers, negative_cycles
+from coordinator_tasks.core.assignors.linked import Cheapener, Leveller, Links, links_of
 
 
-def fewest_moves_of(
-    subscribed: list[list[bool]], own: list[list[int]], counts: list[int], base: list[int]
-) -> list[list[int]]:
-    """Return x of the best balance with the fewest moves, as lists. The parameters are those of `Flow`."""
-    arrays = (np.array(one, np.int32) for one in (own, counts, base))
-    flow = Flow(np.array(subscribed, np.bool_), *arrays)
+def fewest_moves_of(owned: list[dict[int, int]], counts: list[int], base: list[int]) -> list[dict[int, int]]:
+    """Return for each topic: subscriber → its partitions in the best balance with the fewest moves.
+
+    `owned`: for each topic, subscriber → its present partitions. `counts` and `base` are those of `Flow`.
+    """
+    shape = len(base), len(owned)
+    subscribed, own = np.zeros(shape, np.bool_), np.zeros(shape, np.int32)
+    subscribers = [list(of_topic) for of_topic in owned]
+    for topic, (members, of_topic) in enumerate(zip(subscribers, owned, strict=True)):
+        subscribed[members, topic] = True
+        own[members, topic] = list(of_topic.values())
+    flow = Flow(subscribed, own, np.array(counts, np.int32), np.array(base, np.int32))
     flow.solve()
-    found: list[list[int]] = flow.x.tolist()
-    return found
+    return [
+        dict(zip(members, flow.x[members, topic].tolist(), strict=True)) for topic, members in enumerate(subscribers)
+    ]
+
+
+MOST_ROUNDS, MOST_CYCLE_ROUNDS = 20, 250
+"""Rounds of `level` and of `cheapen` before the shortcuts of `linked`, if they apply."""
 
 
 class Flow:
@@ -86,9 +100,12 @@ class Flow:
 
     def level(self) -> None:
         """Make the load vector decreasingly minimal. Free partitions (which cost no move) are handed on first."""
+        rounds = 0
         for free_only in (True, False):
             while not self.even and self._level_once(free_only):
-                pass
+                rounds += 1
+                if rounds == MOST_ROUNDS and self._links is not None:
+                    Leveller(self._links, self.own, self.x, self.loads).run()
 
     def _level_once(self, free_only: bool) -> bool:
         """For each member with a path, hand one partition on along the path. Return False if no member has a path."""
@@ -163,7 +180,7 @@ class Flow:
 
     def cheapen(self) -> None:
         """Reach the fewest moves that the present loads allow."""
-        edges = Edges(self.subscribed.T), Edges(self.subscribed)
+        edges, rounds = (Edges(self.subscribed.T), Edges(self.subscribed)), 0
         while cycles := negative_cycles(*edges, self.own, self.x, self.loads):
             for cycle in cycles:
                 for giver, topic, taker in cycle:
@@ -171,6 +188,13 @@ class Flow:
                     self.x[taker, topic] += 1
                     self.loads[giver] -= 1
                     self.loads[taker] += 1
+            rounds += 1
+            if rounds == MOST_CYCLE_ROUNDS and self._links is not None:
+                Cheapener(self._links, self.own, self.x, self.loads).run()
+
+    @cached_property
+    def _links(self) -> Links | None:
+        return links_of(self.subscribed)
 
 
 def quotas(counts: Numbers, total: int) -> Numbers:

@@ -83,9 +83,10 @@ def _of_several(asked: Quotas, kinds: list[Kind]) -> dict[Kind, dict[str, int]]:
     # Importing numpy takes a tenth of a second, too long for plans with equal subscriptions.
     from coordinator_tasks.core.assignors.flow import fewest_moves_of  # noqa: PLC0415
 
-    own = [[asked.kept[kind][m] for kind in kinds] for m in members]
-    subscribed = [[m in kind for kind in kinds] for m in members]
+    place = {member: i for i, member in enumerate(members)}
     found = fewest_moves_of(
-        subscribed, own, [asked.free[kind] for kind in kinds], [asked.base.get(m, 0) for m in members]
+        [{place[m]: asked.kept[kind][m] for m in sorted(kind)} for kind in kinds],
+        [asked.free[kind] for kind in kinds],
+        [asked.base.get(m, 0) for m in members],
     )
-    return {kind: {m: found[i][k] for i, m in enumerate(members) if m in kind} for k, kind in enumerate(kinds)}
+    return {kind: {members[i]: count for i, count in found[k].items()} for k, kind in enumerate(kinds)}
