@@ -5,7 +5,7 @@ snapshot, some seconds later, shows the deviation again. Any other deviation cou
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
@@ -15,7 +15,6 @@ from coordinator_tasks.core.machine.recovery import doubted
 from coordinator_tasks.core.machine.unread import moving_in, unread
 from coordinator_tasks.core.machine.world import Policy, Presence, TopicView, World
 from coordinator_tasks.core.model import (
-    Answer,
     Committed,
     Fleet,
     Member,
@@ -118,12 +117,11 @@ def traces(
     policy: Policy,
     cluster: str,
     subscribers: Collection[str] = (),
-    naming: Mapping[str, Answer] | None = None,
 ) -> set[Trace]:
     """Return the traces of a topic in the present snapshot.
 
     Observe the world after the topic, and `world.committed` after the consumers' answers. `subscribers`: the members of
-    the topic's group in Kafka. `naming`: the answers that name the topic; without it, all answers are searched.
+    the topic's group in Kafka.
     """
     node = view.node
     if view.config.removed or (node is not None and node.removed):
@@ -137,16 +135,15 @@ def traces(
         )
         for member in subscribers
     }
-    reports = world if naming is None else replace(world, answers=naming)
     evidence.update(_unread(view, world, policy))
     evidence.update(_of_unknown(view, world))
     evidence.update(
         Trace(FindingKind.INTRUDER, -1, consumer, reason)
-        for consumer, reason in sorted(doubted(view, reports, policy).items())
+        for consumer, reason in sorted(doubted(view, world, policy).items())
     )
     if node is None:
         return evidence
-    runners = _runners(view.topic, reports)
+    runners = _runners(view.topic, world)
     evidence.update(_of_runners(view, node, runners))
     evidence.update(_of_owners(view, node, world, policy))
     evidence.update(_of_committed(view, node, world, cluster))
@@ -209,12 +206,8 @@ def _of_unknown(view: TopicView, world: World) -> Iterator[Trace]:
 def _runners(topic: str, world: World) -> dict[int, list[_Runner]]:
     """Return the consumers that report running each partition."""
     runners: dict[int, list[_Runner]] = {}
-    for consumer in sorted(world.answers):
-        status = world.status(consumer)
-        said = topic_status(status, topic)
-        if status is None or said is None:
-            continue
-        for partition, running in said.running.items():
+    for consumer, status in world.naming(topic).items():
+        for partition, running in status.topics[topic].running.items():
             runners.setdefault(partition, []).append(_Runner(consumer, status.incarnation, running))
     return runners
 

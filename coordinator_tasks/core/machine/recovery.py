@@ -171,10 +171,9 @@ def _missing(view: TopicView, newest: int) -> Cause:
 
 def _acted(topic: str, world: World) -> Iterator[_Acted]:
     """Yield the consumers that have acted on the topic, by name."""
-    for consumer in sorted(world.answers):
-        status = world.status(consumer)
-        if status is not None and topic in status.topics and status.topics[topic].acted_epoch > 0:
-            one = status.topics[topic]
+    for consumer, status in world.naming(topic).items():
+        one = status.topics[topic]
+        if one.acted_epoch > 0:
             # A held epoch may be newer than the acted one.
             running = (partition.token.epoch for partition in one.running.values())
             yield _Acted(consumer, status.incarnation, one, max([one.acted_epoch, *one.held.values(), *running]))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 from coordinator_tasks.core.assignors import Strategies
 from coordinator_tasks.core.assignors.weights import Totals
@@ -95,6 +96,21 @@ class TopicView:
         return self.config.topic
 
 
+class Answers(dict[str, Answer]):
+    """The answers of one look. They never change, so they have an index: few of thousands of consumers name a topic."""
+
+    @cached_property
+    def by_topic(self) -> Mapping[str, Mapping[str, ConsumerStatus]]:
+        """Return topic → consumers that name the topic, by name."""
+        found: dict[str, dict[str, ConsumerStatus]] = {}
+        for consumer in sorted(self):
+            answer = self[consumer]
+            if isinstance(answer, ConsumerStatus):
+                for topic in answer.topics:
+                    found.setdefault(topic, {})[consumer] = answer
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """Everything outside the topic, observed after reading the topic.
@@ -141,6 +157,11 @@ class World:
         """Return the consumer's answer; `None` if there was none."""
         answer = self.answers.get(consumer)
         return answer if isinstance(answer, ConsumerStatus) else None
+
+    def naming(self, topic: str) -> Mapping[str, ConsumerStatus]:
+        """Return the answers that name the topic, by the consumers' names."""
+        answers = self.answers if isinstance(self.answers, Answers) else Answers(self.answers)
+        return answers.by_topic.get(topic, {})
 
 
 class Presence(StrEnum):

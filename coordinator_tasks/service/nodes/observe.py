@@ -18,7 +18,7 @@ from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, Ma
 from coordinator_tasks.core.machine.life import interfaces, with_leave
 from coordinator_tasks.core.machine.presence import absence_of, note_absence, note_refusal, presence
 from coordinator_tasks.core.machine.question import Together
-from coordinator_tasks.core.machine.world import Presence, TopicView, World
+from coordinator_tasks.core.machine.world import Answers, Presence, TopicView, World
 from coordinator_tasks.core.model import (
     Absence,
     Answer,
@@ -91,7 +91,7 @@ class Observation:
             members=_of(world.members, wanted),
             claims=_of(world.claims, wanted),
             directives=_of(world.directives, wanted),
-            answers=_of(world.answers, wanted),
+            answers=Answers(_of(world.answers, wanted)),
             totals=_of(world.totals, wanted),
             unclear=_of(world.unclear, wanted),
         )
@@ -153,7 +153,7 @@ def snapshot(
     claims |= load_claims(c, sorted((members.keys() | holders.keys()) - claims.keys()), unclear)
     asked_at = c.clock.now()
     everybody = interfaces([*members, *sorted(holders.keys() - members.keys())], members, claims)
-    answers = c.statuses.ask(everybody, known(nodes, members, claims))
+    answers = Answers(c.statuses.ask(everybody, known(nodes, members, claims)))
     unclear |= unasked(answers)
     directives = load_directives(c, unclear, None if topics is None else members.keys() | holders.keys())
     loads = totals(answers, {topic: node.paused for topic, node in nodes.items()})

@@ -9,7 +9,7 @@ from coordinator_tasks.core.errors import CoordinatorError, KafkaUnavailable, No
 from coordinator_tasks.core.machine import audit as rules
 from coordinator_tasks.core.machine.audit import Committer, Finding, FindingKind, Trace
 from coordinator_tasks.core.machine.world import TopicView, World
-from coordinator_tasks.core.model import Answer, Committed, ConsumerStatus
+from coordinator_tasks.core.model import Committed
 from coordinator_tasks.core.text.partition_text import counted
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import observe, store
@@ -133,23 +133,13 @@ def _traced(
     except NoAccess as error:
         found.problems.append(f"old code is not looked for: {error.told}")
     found.problems += [f"{consumer}: {problem}" for consumer, problem in sorted(world.unclear.items())]
-    subscribers, naming = _subscribers(c, views, found), _by_topic(world)
+    subscribers = _subscribers(c, views, found)
     for view in views:
         known = offsets.get(view.topic)
         who = subscribers.get(view.config.group_id, ())
-        mine, named = replace(world, committed=known), naming.get(view.topic, {})
-        found.traces[view.topic] = rules.traces(view, mine, c.policy, c.paths.cluster, who, named)
+        found.traces[view.topic] = rules.traces(view, replace(world, committed=known), c.policy, c.paths.cluster, who)
         if known is not None:
             found.committed[view.topic] = known
-    return found
-
-
-def _by_topic(world: World) -> dict[str, dict[str, Answer]]:
-    """Return topic → answers that name the topic: each topic has few of thousands of consumers."""
-    found: dict[str, dict[str, Answer]] = {}
-    for consumer, answer in world.answers.items():
-        for topic in answer.topics if isinstance(answer, ConsumerStatus) else ():
-            found.setdefault(topic, {})[consumer] = answer
     return found
 
 
