@@ -1,10 +1,24 @@
-"""The JSON of `/upgrades/[APP]`. Readers raise `Malformed` (naming the path) or its kind `UnknownVersion`."""
+"""The JSON of `/upgrades/[APP]`. Readers raise `Malformed` (naming the path) or its kind `UnknownVersion`.
+
+A record of more than `MOST_PLAIN_BYTES` is packed (see `packed.wrapped`), with ranges and columns in place of the numbers
+by partition: 10 bytes for each partition in place of 40.
+"""
+
+from collections.abc import Mapping
+from typing import Any
 
 from coordinator_tasks.core.codecs import kinds
 from coordinator_tasks.core.codecs.member_codec import FLEET_VERSION
+from coordinator_tasks.core.codecs.packed import PACKED_VERSION, column, is_packed, unwrapped, wrapped
 from coordinator_tasks.core.codecs.shape import FieldKind, Item, Shape
 from coordinator_tasks.core.fleet.upgrade import Outage, Rule, Upgrade, UpgradeEvent, UpgradeMark, UpgradePhase
 from coordinator_tasks.core.text.json_fields import Fields
+from coordinator_tasks.core.text.partition_text import numbers, ranges
+
+MOST_PLAIN_BYTES = 256 * 1024
+"""Up to this size a record stays readable for releases until 0.3.0."""
+MOST_CHOSEN = 200_000
+"""Maximum partitions of a topic. A larger range is refused before it fills the memory."""
 
 _RULE = Shape(
     Rule,
@@ -69,11 +83,69 @@ _UPGRADE = Shape(
     },
 )
 
-encode_upgrade = _UPGRADE.encode
+
+def encode_upgrade(upgrade: Upgrade) -> bytes:
+    """Return the bytes of a record; a large record is packed."""
+    plain = _UPGRADE.encode(upgrade)
+    return plain if len(plain) <= MOST_PLAIN_BYTES else wrapped(PACKED_VERSION, _columns(_UPGRADE.write(upgrade)))
+
+
+def _columns(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of the packed form."""
+    found = body | {"chosen": {topic: ranges(chosen) for topic, chosen in body["chosen"].items()}}
+    if body.get("mark"):
+        found["mark"] = body["mark"] | {"positions": _of_topics(body["mark"]["positions"])}
+    if body.get("baseline"):
+        found["baseline"] = _of_topics(body["baseline"])
+    return found
+
+
+def _of_topics(by_topic: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        topic: {"partitions": ranges(map(int, values)), "values": [values[p] for p in sorted(values, key=int)]}
+        for topic, values in by_topic.items()
+    }
+
+
+def _plain(fields: Fields) -> Fields:
+    """Return the fields of the plain form. Raises `Malformed` for ranges or columns that do not fit together."""
+    chosen = fields.nested("chosen")
+    found: dict[str, Any] = {
+        **fields.data,
+        "chosen": {topic: _numbers(chosen, topic, most=MOST_CHOSEN) for topic in chosen.data},
+    }
+    if "mark" in fields.data:
+        mark = fields.nested("mark")
+        found["mark"] = {**mark.data, "positions": _by_partition(mark.nested("positions"))}
+    if "baseline" in fields.data:
+        found["baseline"] = _by_partition(fields.nested("baseline"))
+    return Fields(fields.path, found)
+
+
+def _by_partition(topics: Fields) -> dict[str, dict[str, Any]]:
+    found = {}
+    for topic in topics.data:
+        one = topics.nested(topic)
+        values = column(one, "values")
+        partitions = _numbers(one, "partitions", most=len(values))
+        if len(partitions) != len(values):
+            raise one.bad("partitions", f"names {len(partitions)} partitions, and 'values' has {len(values)} entries")
+        found[topic] = dict(zip(map(str, partitions), values, strict=True))
+    return found
+
+
+def _numbers(fields: Fields, name: str, most: int) -> list[int]:
+    try:
+        return list(numbers(fields.text(name), most=most))
+    except ValueError as error:
+        raise fields.bad(name, f"is no list of partitions ({error})") from error
 
 
 def decode_upgrade(path: str, raw: bytes, app: str, version: int) -> Upgrade:
-    fields_of = _UPGRADE.decode(path, raw, app=app, version=version)
+    """Return a record of either form."""
+    fields = Fields.parse(path, raw, PACKED_VERSION)
+    plain = _plain(unwrapped(fields, PACKED_VERSION)) if is_packed(fields) else fields
+    fields_of = _UPGRADE.read(plain, app=app, version=version)
     if fields_of.step >= len(fields_of.steps):
         raise Fields.parse(path, raw, 1).bad("step", "is beyond the last of its steps")
     return fields_of

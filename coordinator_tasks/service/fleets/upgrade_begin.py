@@ -25,8 +25,8 @@ from coordinator_tasks.service.plan import transitions
 STEPS = (5, 50, 100)
 MOST_STEPS = 20
 MAX_TIME_S = 30 * 86_400.0
-MAX_PARTITIONS = 20_000
-"""Maximum partitions of an upgrade, because its record keeps the position and rate of each."""
+MAX_PARTITIONS = 60_000
+"""Maximum partitions of an upgrade: its record keeps the position and rate of each, and must fit into one write."""
 MAX_ERRORS = 1_000
 FIRST = "first"
 """The name of a version that has no name."""

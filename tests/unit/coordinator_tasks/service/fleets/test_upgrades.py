@@ -1,5 +1,7 @@
 """Upgrades of fleets: in steps, held and judged, back again, paused, and with a death between any two writes."""
 
+import json
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -9,13 +11,15 @@ import pytest
 
 from coordinator_tasks.adapters.discovery import claim_incarnation
 from coordinator_tasks.core.codecs.history_codec import encode_record
-from coordinator_tasks.core.codecs.upgrade_codec import encode_upgrade
+from coordinator_tasks.core.codecs.packed import wrapped
+from coordinator_tasks.core.codecs.upgrade_codec import decode_upgrade, encode_upgrade
 from coordinator_tasks.core.errors import (
     BadFleet,
     BadRule,
     BadUpgrade,
     CoordinatorError,
     LookAgain,
+    Malformed,
     NotManaged,
     Refused,
     StoreUnavailable,
@@ -115,11 +119,48 @@ def test_each_step_moves_its_share_and_no_other_partition() -> None:
 
 
 def test_the_record_of_the_largest_upgrade_fits_into_a_write(site: UpgradingSite) -> None:
-    every = range(MAX_PARTITIONS)
-    mark = UpgradeMark(site.clock.now(), {"orders": {p: 10**12 + p for p in every}})
-    found = rates(mark, {"orders": {p: 10**12 + p + 10**9 // (7 + p) for p in every}}, mark.at + 10.7)
-    largest = replace(to_v2(site).upgrade, chosen={"orders": tuple(every)}, mark=mark, baseline=found)
-    assert len(encode_upgrade(largest)) < site.coordinator.policy.max_write_bytes
+    chance, every = random.Random(1), range(MAX_PARTITIONS)
+    positions = {p: chance.randrange(10**12) for p in every}
+    mark = UpgradeMark(site.clock.now(), {"orders": positions})
+    found = rates(mark, {"orders": {p: at + chance.randrange(10**6) for p, at in positions.items()}}, mark.at + 10.7)
+    largest = replace(
+        to_v2(site).upgrade,
+        chosen={"orders": tuple(p for p in every if chance.random() < 0.95)},
+        mark=mark,
+        baseline=found,
+        old_consumers=tuple(f"shop-{number}" for number in range(5_000)),
+        new_consumers=tuple(f"shop-{number}" for number in range(5_000, 10_000)),
+        incarnations={f"shop-{number}": chance.randrange(1, 50) for number in range(5_000, 10_000)},
+    )
+    raw = encode_upgrade(largest)
+    assert len(raw) < site.coordinator.policy.max_write_bytes
+    assert decode_upgrade("/upgrades/shop", raw, largest.app, largest.version) == largest
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"mark": {"at": 1.0, "positions": {"orders": {"partitions": "0-1", "values": [1]}}}},
+        {"mark": {"at": 1.0, "positions": {"orders": {"partitions": "0-1", "values": [1, "x"]}}}},
+        {"baseline": {"orders": {"partitions": "1-0", "values": [1, 2]}}},
+        {"baseline": {"orders": {"partitions": "0", "values": 1}}},
+        {"chosen": {"orders": "0-2000000000"}},
+        {"chosen": {"orders": [0]}},
+    ],
+)
+def test_a_packed_record_that_is_damaged_is_refused(site: UpgradingSite, damage: dict[str, Any]) -> None:
+    mark = UpgradeMark(1.0, {"orders": {0: 7, 1: 8}})
+    upgrade = replace(to_v2(site).upgrade, mark=mark, baseline={"orders": {0: 1.5}}, chosen={"orders": (0, 2)})
+    plain = json.loads(encode_upgrade(upgrade))
+    positions = {"orders": {"partitions": "0-1", "values": [7, 8]}}
+    whole = plain | {
+        "mark": {"at": 1.0, "positions": positions},
+        "baseline": {"orders": {"partitions": "0", "values": [1.5]}},
+        "chosen": {"orders": "0,2"},
+    }
+    assert decode_upgrade("/upgrades/shop", wrapped(2, whole), APP, upgrade.version) == upgrade
+    with pytest.raises(Malformed):
+        decode_upgrade("/upgrades/shop", wrapped(2, whole | damage), APP, upgrade.version)
 
 
 def test_the_same_version_on_new_hosts_and_then_back_to_a_version_it_had(site: UpgradingSite) -> None:
