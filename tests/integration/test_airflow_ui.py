@@ -368,7 +368,8 @@ def test_a_dead_letter_is_dropped_from_its_page_after_a_dry_run_and_no_other_is(
 def test_dead_letters_are_replayed_from_their_page_by_the_program_of_a_fleet(
     browser: Browser, airflow: EmbeddedAirflow, settings: Settings, coordinator: Coordinator, letters: str
 ) -> None:
-    set_fleet(coordinator, Fleet("sums", letters_program.__file__, ("s-1",), (WORDS, letters, "words")))
+    fleet = Fleet("sums", letters_program.__file__, ("s-1",), (WORDS, letters, "words"))
+    set_fleet(coordinator, fleet)
     places = [LetterPlace(settings.cluster, WORDS, "id-1", 0, at) for at in range(2)]
     sink = DatabaseSink(Database(letters), letters_program.AMOUNTS.prepare, letters_program.store)
     sink.claim(Writer(settings.cluster, WORDS, "id-1", "s-1"), {0: TOKEN}, {})
@@ -391,6 +392,7 @@ def test_dead_letters_are_replayed_from_their_page_by_the_program_of_a_fleet(
         assert cursor.query("SELECT topic, number FROM amounts") == [(WORDS, 1)]
     last = action_log.asked(coordinator)[0]
     assert (last.action, last.about, last.actor.who) == ("replay_dead_letters", WORDS, airflow.username)
+    set_fleet(coordinator, replace(fleet, consumers=()))  # other tests wait for no consumer of a fleet
 
 
 # Consumers that read, and a person who knows nothing --------------------------------------------------------------------
