@@ -1,6 +1,8 @@
 """The command that replays dead letters by the program of a consumer without Spark: its output, and its refusals."""
 
+import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from spark_apps.delivery.database import Database
 from tests import letters_program
 from tests.letters_bench import letter
 
+ROOT = Path(__file__).parents[3]
 HEAD = """
 import sys
 from coordinator_tasks.settings import Settings
@@ -33,7 +36,8 @@ class Program:
 
     def __init__(self, folder: Path) -> None:
         self.path, self.taken = folder / "shop_consumer.py", folder / "taken"
-        with Database(f"sqlite:///{self.taken}.sqlite").transaction() as cursor:
+        self.url = f"sqlite:///{self.taken}.sqlite"
+        with Database(self.url).transaction() as cursor:
             table.prepare(cursor)
             table.put_letters(cursor, [letter("orders", 0, at) for at in range(3)])
 
@@ -46,7 +50,7 @@ class Program:
         return [int(line.split()[1]) for line in self.taken.read_text().splitlines()] if self.taken.exists() else []
 
     def left(self) -> int:
-        with Database(f"sqlite:///{self.taken}.sqlite").transaction() as cursor:
+        with Database(self.url).transaction() as cursor:
             return table.count(cursor)
 
 
@@ -71,6 +75,21 @@ def test_a_module_is_a_program_too(program: Program, monkeypatch: pytest.MonkeyP
     monkeypatch.syspath_prepend(program.path.parent)
     assert program.run("consumer().run()", start=("-m", "shop_consumer")) == 0
     assert program.offsets() == [0, 1, 2]
+
+
+def test_the_program_on_the_page_replays(
+    program: Program, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"CLUSTER": "main", "ZOOKEEPER": "z:1", "KAFKA_BOOTSTRAP_SERVERS": "k:1"}.items():
+        monkeypatch.setenv(f"COORDINATOR_{name}", value)
+    (text,) = re.findall(r"```python\n(import json\n.*?)```", (ROOT / "docs/dead-letters.md").read_text(), re.DOTALL)
+    program.path.write_text(text.replace("sqlite:////data/shop.sqlite", program.url))
+    with Database(program.url).transaction() as cursor:
+        table.put_letters(cursor, [replace(letter("orders", 0, 1), value=b'{"id": 7}')])
+    assert replay.main(["--cluster", "main", "--topic", "orders", "--program", str(program.path), "orders-1"]) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert "1 {'id': 7}" in said
+    assert (said[-1], program.left()) == ("1 dead letter replayed, 2 failed again", 2)
 
 
 def test_a_record_that_fails_again_is_exit_code_1(program: Program, capsys: pytest.CaptureFixture[str]) -> None:
