@@ -14,9 +14,10 @@ from tests.integration.real_site import Managed
 
 
 @pytest.fixture
-def partitions() -> int:
-    """Partitions of the topic; a file may have a fixture of its own."""
-    return 4
+def partitions(request: pytest.FixtureRequest) -> int:
+    """Partitions of the topic; a file with another number says so by the marker."""
+    marker = request.node.get_closest_marker("partitions")
+    return int(marker.args[0]) if marker is not None else 4
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tests.integration.real_site import Consumer
 from tests.integration.test_agent_spark import START_S, SparkProcess
 from tests.postgres_server import sink_url
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900), pytest.mark.partitions(2)]
 PIPELINE = "tests.integration.letters_pipeline"
 MANY = 10_000
 PASS_S = 400.0
@@ -81,11 +81,6 @@ class Stage:
     def close(self) -> None:
         if self.spark is not None:
             self.spark.close()
-
-
-@pytest.fixture
-def partitions() -> int:
-    return 2
 
 
 @pytest.fixture

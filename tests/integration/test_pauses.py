@@ -16,9 +16,9 @@ from tests.integration.real_site import LIMIT_S, Managed
 from tests.pauses_by_rows import SHIFT_S, TARGET_MS, Plain, compared
 from tests.stored_pauses import stored_pauses
 
-pytestmark = pytest.mark.integration
-ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = 12
+pytestmark = [pytest.mark.integration, pytest.mark.partitions(PARTITIONS)]
+ROOT = Path(__file__).resolve().parents[2]
 MEDIAN_S = TARGET_MS / 1000
 """Rows know when each record was produced and written, to the millisecond: the producer's pause of 10 ms between two records of a
 partition is no excuse. The history takes records between two looks as evenly spaced, which is wrong by less than one pause."""
@@ -38,11 +38,6 @@ def plain(tmp_path: Path) -> Iterator[Callable[..., Plain]]:
     yield start
     for one in started:
         one.kill()
-
-
-@pytest.fixture
-def partitions() -> int:
-    return PARTITIONS
 
 
 def measured(managed: Managed, name: str) -> tuple[Record, Record]:

@@ -23,14 +23,9 @@ from tests.integration.kafka_topics import produce
 from tests.integration.real_site import LIMIT_S, QUICK, Managed
 from tests.sasl_kafka import SaslKafka
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.partitions(2)]
 ALL = range(4)
 LOOP = Actor("loop", "test")
-
-
-@pytest.fixture
-def partitions() -> int:
-    return 2
 
 
 @pytest.fixture

@@ -13,12 +13,7 @@ from tests.integration.real_site import Consumer, Ledger
 from tests.integration.test_real_kafka import with_login
 from tests.sasl_kafka import SaslKafka
 
-pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def partitions() -> int:
-    return 2
+pytestmark = [pytest.mark.integration, pytest.mark.partitions(2)]
 
 
 class RogueBroker:

@@ -19,14 +19,9 @@ from tests.integration.hanging_pipeline import HANG, TRIGGER_S, counting, now_an
 from tests.integration.real_site import Consumer, Ledger
 from tests.integration.test_agent_spark import ROOT, START_S, SparkProcess
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400), pytest.mark.partitions(2)]
 STALLED_S = 20
 MODULE = "tests.integration.hanging_pipeline"
-
-
-@pytest.fixture
-def partitions() -> int:
-    return 2
 
 
 @pytest.fixture

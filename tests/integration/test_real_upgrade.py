@@ -21,9 +21,9 @@ from tests.integration.agent_site import Traffic, wait_for
 from tests.integration.real_site import LIMIT_S, QUICK, Consumer, Ledger, Managed
 from tests.stable import stable_node
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
-APP, OLD, NEW = "billing", ("b-1", "b-2"), ("b-3", "b-4")
 PARTITIONS = 8
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600), pytest.mark.partitions(PARTITIONS)]
+APP, OLD, NEW = "billing", ("b-1", "b-2"), ("b-3", "b-4")
 SLOW_S = 5.0
 
 
@@ -42,11 +42,6 @@ class SlowLedger(Ledger):
             take(topic, records)
 
         return slowed
-
-
-@pytest.fixture
-def partitions() -> int:
-    return PARTITIONS
 
 
 @pytest.fixture

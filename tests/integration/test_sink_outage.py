@@ -10,7 +10,7 @@ from tests.integration.agent_site import Site, wait_for
 from tests.integration.test_agent_spark import START_S, SparkProcess
 from tests.postgres_server import PostgresServer, postgres_or_skip
 
-pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(400), pytest.mark.partitions(2)]
 STALLED_S = 10
 """How long a batch may stand still."""
 AWAY_S = 25.0
@@ -22,11 +22,6 @@ def database() -> Iterator[PostgresServer]:
     """A server of this test alone, because the test stops the server."""
     with postgres_or_skip() as server:
         yield server
-
-
-@pytest.fixture
-def partitions() -> int:
-    return 2
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.integration.real_site import Consumer
 from tests.integration.test_agent_spark import START_S, SparkProcess
 from tests.sink_bench import TableBench, bench_of
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400), pytest.mark.partitions(2)]
 
 
 @pytest.fixture
@@ -23,11 +23,6 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setenv(f"PIPELINE_{name}", str(value))
     yield made
     made.close()
-
-
-@pytest.fixture
-def partitions() -> int:
-    return 2
 
 
 def reached(site: Site, offset: int) -> bool:

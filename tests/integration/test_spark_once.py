@@ -19,7 +19,7 @@ from tests.integration.real_site import Consumer
 from tests.integration.test_agent_spark import START_S, SparkProcess
 from tests.postgres_server import sink_url
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400), pytest.mark.partitions(2)]
 PIPELINE = "tests.integration.once_pipeline"
 
 
@@ -56,11 +56,6 @@ class Stage:
     def close(self) -> None:
         if self.spark is not None:
             self.spark.close()
-
-
-@pytest.fixture
-def partitions() -> int:
-    return 2
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tests.integration.stateful_pipeline import CLOSED, TABLE, make_closed, prep
 from tests.integration.test_agent_spark import START_S, SparkProcess
 from tests.postgres_server import sink_url
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400), pytest.mark.partitions(2)]
 PIPELINE = "tests.integration.stateful_pipeline:build"
 KEYS = 7
 WINDOWS = "tests.integration.stateful_pipeline:windows"
@@ -66,11 +66,6 @@ class Stage:
     def close(self) -> None:
         for process in self.spark.values():
             process.close()
-
-
-@pytest.fixture
-def partitions() -> int:
-    return 2
 
 
 @pytest.fixture
