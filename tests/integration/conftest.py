@@ -11,6 +11,7 @@ from coordinator_tasks.wiring import Settings, open_coordinator
 from tests.integration.agent_site import Site
 from tests.integration.airflow_site import cluster_of
 from tests.integration.real_site import Managed
+from tests.receiver import Receiver
 
 
 @pytest.fixture
@@ -46,3 +47,11 @@ def settings(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> Settings:
 def coordinator(settings: Settings) -> Iterator[Coordinator]:
     with open_coordinator(settings) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[Receiver]:
+    """A chat for each file with an Airflow that tells one."""
+    made = Receiver()
+    yield made
+    made.close()

@@ -34,13 +34,6 @@ STEP_S = 0.25
 
 
 @pytest.fixture(scope="module")
-def receiver() -> Iterator[Receiver]:
-    made = Receiver()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
 def statsd() -> Iterator[StatsdServer]:
     made = StatsdServer()
     yield made

@@ -25,13 +25,6 @@ def dags_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def receiver() -> Iterator[Receiver]:
-    made = Receiver()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
 def airflow(
     airflow_factory: Callable[..., EmbeddedAirflow], dags_folder: Path, receiver: Receiver
 ) -> Iterator[EmbeddedAirflow]:
