@@ -11,6 +11,7 @@ are compared. In turns, a process each, local[2]; the first batch is left out of
 import json
 import sys
 import tempfile
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
@@ -33,6 +34,7 @@ from spark_apps.delivery.hooks import Hooks
 from spark_apps.pipelines import ExactlyOnce
 from spark_apps.pipelines.json_records import document
 from spark_apps.pipelines.outputs import agreed_writer
+from tests.integration.sole_owner import sole_owner
 from tests.postgres_server import PostgresServer
 from tests.spark_jars import CONNECTOR
 
@@ -92,7 +94,7 @@ def writer(stream: DataFrame, url: str, runner: TopicRunner | None) -> DataStrea
 
 
 def measure(side: str, servers: str, records: int, url: str) -> dict[str, float]:
-    runner = source.agent(servers, TOPIC) if side == "ours" else None
+    runner = sole_owner(servers, TOPIC, f"group-{uuid.uuid4()}") if side == "ours" else None
     limit = {"maxOffsetsPerTrigger": str(records // BATCHES)}
     with source.open_stream(side, servers, TOPIC, runner=runner, **limit) as stream:
         figures = source.run(writer(stream, url, runner), records, side)

@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 from benchmarks.circumstances import circumstances, told
 from benchmarks.result import grid, output
@@ -27,22 +27,21 @@ from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery, ZooKeeperRe
 from coordinator_tasks.core.codecs.codec import decode_node
 from coordinator_tasks.core.codecs.status_codec import decode_status, encode_status
 from coordinator_tasks.core.machine.world import Policy
-from coordinator_tasks.core.model import Actor, Answer, Member, Silence, TopicNode, Unreachable
+from coordinator_tasks.core.model import Actor, Answer, Member, Silence, Unreachable
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Node, Operation, Stat, Watcher
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import topics
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.run.loop import ALL_SHARE, BUSY, HANDOFF_S, QUIET_S
-from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.process.agent import Agent
 from spark_apps.agent.settings import Identity, Timing
 from spark_apps.agent.zookeeper import view
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeKafka, perform_due
+from tests.fakes.topics import FakeTopics
 from tests.fakes.zookeeper import FakeZooKeeper, FakeZooKeeperServer
 
-V = TypeVar("V")
 decoded = lru_cache(1_000)(decode_node)
 PATHS, ACTOR = Paths("scale"), Actor("command", "benchmark")
 TICK_S, IDLE_S, LIMIT_S = 0.1, 20.0, 900.0
@@ -149,34 +148,6 @@ class Client(FakeZooKeeper):
         return super().transact(operations)
 
 
-class Owned:
-    """`Topics` without queries."""
-
-    def __init__(self, identity: Identity, clock: FakeClock) -> None:
-        self.ownerships: dict[str, TopicOwnership] = {}
-        self._identity, self._clock = identity, clock
-
-    def names(self) -> tuple[str, ...]:
-        return tuple(self.ownerships)
-
-    def appeared(self, topic: str, node: TopicNode) -> str:  # noqa: ARG002 - the protocol's
-        self.ownerships[topic] = TopicOwnership(topic, self._identity, self._clock, TIMING)
-        return ""
-
-    def edit(self, topic: str, change: Callable[[TopicOwnership], V]) -> V:
-        return change(self.ownerships[topic])
-
-    def failure(self) -> str:
-        return ""
-
-    def trouble(self) -> str:
-        return ""
-
-    def halt(self) -> None:
-        for ownership in self.ownerships.values():
-            ownership.query_ended("")
-
-
 class Consumer:
     """A process: the product's agent, stepped when woken and once a second."""
 
@@ -184,7 +155,7 @@ class Consumer:
         self.site, self.name, self.woken, self.due_at = site, name, True, 0.0
         self.zk = Client(site.server)
         self.incarnation = claim_incarnation(self.zk, PATHS, name, 1)
-        self.topics = Owned(Identity(name, PATHS.cluster, self.incarnation), site.clock)
+        self.topics = FakeTopics(Identity(name, PATHS.cluster, self.incarnation), site.clock, TIMING)
         self.member = Member(name, self.incarnation, f"http://{name}:1", "boot", topics=wants)
         registry = ZooKeeperRegistry(self.zk, PATHS, site.clock)
         self.agent = Agent(

@@ -35,15 +35,13 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks.circumstances import in_rounds, noted, told
 from benchmarks.result import grid, options, report, verdict, whole
-from coordinator_tasks.adapters.clock import SystemClock
-from coordinator_tasks.adapters.kafka import ConfluentGroupOffsets, ConfluentKafkaAdmin
-from coordinator_tasks.core.model import TopicNode
+from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.devstack.embedded.jars import ensure_jars
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
-from spark_apps.agent.settings import Identity
 from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.records.agent_socket import AgentServer, Reading
 from spark_apps.spark import progress, session, source
+from tests.integration.sole_owner import sole_owner
 from tests.spark_jars import CONNECTOR
 
 PARTITIONS = 4
@@ -136,7 +134,7 @@ class Session:
         if self.side in SPARKS:
             reader = self.spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers)
             return reader.options(**options).load()
-        self.server.serve(topic, runner or agent(servers, topic))
+        self.server.serve(topic, runner or sole_owner(servers, topic, f"group-{uuid.uuid4()}"))
         return source.load(self.spark, **options)
 
 
@@ -168,33 +166,6 @@ def open_stream(
 
 def same(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
-
-
-def agent(servers: str, topic: str) -> TopicRunner:
-    """Return the real agent of a wholly owned topic; without ZooKeeper."""
-    described = ConfluentKafkaAdmin({"bootstrap.servers": servers}).describe([topic])[topic]
-    if described is None:
-        raise SystemExit(f"the topic {topic} is not there")
-    node = TopicNode(
-        servers,
-        f"group-{uuid.uuid4()}",
-        1,
-        "g1",
-        described.topic_id,
-        initial_partitions=described.partition_count,
-        assignments=dict.fromkeys(range(described.partition_count), "a"),
-        since=dict.fromkeys(range(described.partition_count), 1),
-        incarnations={"a": 1},
-    )
-
-    def connect(one: TopicNode) -> ConfluentGroupOffsets:
-        return ConfluentGroupOffsets({"bootstrap.servers": servers}, one.group_id)
-
-    runner = TopicRunner(
-        topic, node, Identity("a", "c", 1), SystemClock(), connect, bool, brokers=servers, acquiring=False
-    )
-    runner.edit(lambda ownership: ownership.grants.on_node(node))
-    return runner
 
 
 def started(writer: DataStreamWriter, side: str) -> StreamingQuery:

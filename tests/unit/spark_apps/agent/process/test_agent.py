@@ -1,8 +1,8 @@
 """The agent over ZooKeeper in memory: registration, reading, releasing, leaving."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -27,53 +27,16 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Create, Delete, Operation, SetData, Stat
-from spark_apps.agent.ownership.topic_ownership import TopicOwnership
 from spark_apps.agent.process.agent import Agent
 from spark_apps.agent.settings import Identity
 from spark_apps.agent.zookeeper import view
 from spark_apps.records.batches import Range
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka import FakeKafka, perform_due
+from tests.fakes.topics import FakeTopics
 from tests.fakes.zookeeper import FakeZooKeeperServer, paths_read
 
 PATHS = Paths("c")
-V = TypeVar("V")
-
-
-class Topics:
-    """Holders without queries; topic names with the prefix `un` match no pipeline."""
-
-    def __init__(self, identity: Identity, clock: FakeClock) -> None:
-        self.ownerships: dict[str, TopicOwnership] = {}
-        self.acquiring = True
-        self.broken = ""
-        self.missing = ""
-        self.halted = False
-        self._identity = identity
-        self._clock = clock
-
-    def names(self) -> tuple[str, ...]:
-        return tuple(self.ownerships)
-
-    def appeared(self, topic: str, node: TopicNode) -> str:
-        if topic.startswith("un"):
-            return f"no pipeline matches {topic} of {node.group_id}"
-        self.ownerships[topic] = TopicOwnership(topic, self._identity, self._clock, acquiring=self.acquiring)
-        return ""
-
-    def edit(self, topic: str, change: Callable[[TopicOwnership], V]) -> V:
-        return change(self.ownerships[topic])
-
-    def failure(self) -> str:
-        return self.broken
-
-    def trouble(self) -> str:
-        return self.missing
-
-    def halt(self) -> None:
-        self.halted = True
-        for ownership in self.ownerships.values():
-            ownership.query_ended(self.broken)
 
 
 class Stage:
@@ -90,7 +53,7 @@ class Stage:
         self.offsets = self.kafka.offsets("g")
         self.zk = self.server.connect()
         self.incarnation = claim_incarnation(self.zk, PATHS, "a", 1)
-        self.topics = Topics(Identity("a", "c", self.incarnation), self.clock)
+        self.topics = FakeTopics(Identity("a", "c", self.incarnation), self.clock)
         member = Member("a", self.incarnation, "http://127.0.0.1:1", "boot", topics=topics)
         registry = ZooKeeperRegistry(self.zk, PATHS, self.clock)
         self.agent = Agent(

@@ -21,16 +21,16 @@ from spark_apps.agent.process import consumer_process
 from spark_apps.agent.process.consumer_process import ConsumerSettings, Process
 from spark_apps.agent.settings import Identity
 from tests.fakes.clock import FakeClock
+from tests.fakes.topics import FakeTopics
 from tests.fakes.zookeeper import FakeZooKeeperServer
-from tests.unit.spark_apps.agent.process.test_agent import Topics
 
 PATHS = Paths("c")
 SETTINGS = ConsumerSettings(Settings("c", "127.0.0.1:1", {"bootstrap.servers": "127.0.0.1:1"}), "a")
 WITHIN_S = 60.0
 
 
-def no_topics(failure: str = "") -> Topics:
-    topics = Topics(Identity("a", "c", 1), FakeClock())
+def no_topics(failure: str = "") -> FakeTopics:
+    topics = FakeTopics(Identity("a", "c", 1), FakeClock())
     topics.broken = failure
     return topics
 
