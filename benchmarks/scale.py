@@ -1,9 +1,9 @@
 """How rebalances grow with consumers and partitions: up to 1,000 light consumers × 10,000 partitions on one machine.
 
-    python -m benchmarks.scale [--sizes 10x10000 300x20000x40 ...] [--parts ...] [--forms packed plain] [--json FILE]
+    python -m benchmarks.scale [--sizes 10x10000 300x20000x40 ...] [--parts ...] [--forms packed plain] [--processes 1] [--json FILE]
 
-A real ZooKeeper, the production coordinator (the plain loop in this process), and light consumers in one other process
-(`benchmarks/light.py`): each with a session, a registration, watches, releases and an interface. Kafka is not asked: its
+A real ZooKeeper, the production coordinator (the plain loop in this process), and light consumers in other processes
+(`benchmarks/light.py`): each consumer with a session, a registration, watches, releases and an interface. Kafka is not asked: its
 answers are made here. Parts of sizes that the JSON file has already are not measured again; to a file of another machine or
 commit, none is added. In the form `plain`, no topic's node is packed.
 
@@ -23,7 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import astuple, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from unittest import mock
 from benchmarks import light
 from benchmarks.circumstances import circumstances, told
 from benchmarks.plain_loop import looping
-from benchmarks.result import grid, output, verdict
+from benchmarks.result import grid, output, verdict, whole
 from benchmarks.servers import until
 from coordinator_tasks.adapters.clock import SystemClock
 from coordinator_tasks.adapters.discovery import ZooKeeperDiscovery
@@ -154,7 +154,9 @@ def mib(before: light.Traffic, after: light.Traffic) -> float:
 class Site:
     """A size on the running ZooKeeper."""
 
-    def __init__(self, zookeeper: EmbeddedZooKeeper, size: str, watch: Stopwatch, policy: Policy) -> None:
+    def __init__(
+        self, zookeeper: EmbeddedZooKeeper, size: str, watch: Stopwatch, policy: Policy, processes: int
+    ) -> None:
         self.zookeeper, self.watch = zookeeper, watch
         self.size = size
         consumers, partitions, count = parsed(size)
@@ -180,15 +182,20 @@ class Site:
         )
         self.seen = replace(self.c, zk=KazooZooKeeper(zookeeper.connect_string))  # reads here do not count
         context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        address = (theirs, "127.0.0.1", zookeeper.port, self.paths.cluster, self.topics)
-        self.process = context.Process(target=light.serve, args=address, daemon=True)
-        self.process.start()
+        self.pipes, self.processes = [], []
+        for _ in range(processes):
+            pipe, theirs = context.Pipe()
+            address = (theirs, "127.0.0.1", zookeeper.port, self.paths.cluster, self.topics)
+            self.pipes.append(pipe)
+            self.processes.append(context.Process(target=light.serve, args=address, daemon=True))
+            self.processes[-1].start()
 
     def order(self, what: str, names: Sequence[str] = ()) -> light.Traffic:
-        self.pipe.send((what, list(names)))
-        answer: light.Traffic = self.pipe.recv()
-        return answer
+        """Let all processes act at the same time. Return their traffic together."""
+        for number, pipe in enumerate(self.pipes):
+            pipe.send((what, [name for name in names if self.names.index(name) % len(self.pipes) == number]))
+        answers: list[light.Traffic] = [pipe.recv() for pipe in self.pipes]
+        return light.Traffic(*map(sum, zip(*map(astuple, answers), strict=True)))
 
     def join(self, names: Sequence[str]) -> None:
         self.order("join", names)
@@ -236,7 +243,7 @@ class Site:
         until(self._is_stable, f"{self.size} is Stable", LIMIT_S)
 
     def _is_stable(self) -> bool:
-        assert self.process.is_alive(), "the process of the consumers has ended"
+        assert all(one.is_alive() for one in self.processes), "a process of the consumers has ended"
         consumers: dict[str, set[str]] = {topic: set() for topic in self.topics}
         for name in self.live:
             consumers[light.topic_of(name, self.topics)].add(name)
@@ -251,9 +258,11 @@ class Site:
         return complete and (owners == live if len(live) <= self.partitions else owners <= live)
 
     def close(self) -> None:
-        self.pipe.send(("end", []))
-        self.process.join(10)
-        self.process.kill()
+        for pipe in self.pipes:
+            pipe.send(("end", []))
+        for process in self.processes:
+            process.join(10)
+            process.kill()
         self.statuses.close()
         self.seen.zk.close()
         self.zk.close()
@@ -327,7 +336,9 @@ def markdown(result: Mapping[str, Any]) -> str:
             rows.append([counts, what, form, *figures, f"{load:.1f}", target])
     head = ("consumers × partitions (× topics)", "change", "form", *titles.values(), "load", "target")
     table = grid(head, rows, ("change", "form", "target"))
-    return f"{told(result, f'Settle time {SETTLE_S:g} s')}\n\n{table}"
+    processes = result.get("processes", 1)
+    how = f"Settle time {SETTLE_S:g} s" + (f", consumers in {processes} processes" if processes > 1 else "")
+    return f"{told(result, how)}\n\n{table}"
 
 
 def figure(name: str, value: float) -> str:
@@ -346,10 +357,10 @@ def target_of(size: str, what: str, change: Mapping[str, Any], plain: Mapping[st
     return verdict(*targets)
 
 
-def measured(size: str, part: str, watch: Stopwatch, policy: Policy) -> dict[str, Any]:
+def measured(size: str, part: str, watch: Stopwatch, policy: Policy, processes: int) -> dict[str, Any]:
     """Measure a part of a size, on a separate ZooKeeper."""
     with tempfile.TemporaryDirectory(prefix="scale-") as folder, EmbeddedZooKeeper(Path(folder)) as zookeeper:
-        site = Site(zookeeper, size, watch, policy)
+        site = Site(zookeeper, size, watch, policy, processes)
         try:
             for topic in site.topics:
                 topics.add_topic(site.c, topic, GROUP, actor=Actor("command", "benchmark"))
@@ -386,16 +397,20 @@ def main() -> None:
     )
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--forms", nargs="+", choices=list(FORMS), default=["packed"], help="of the topic's node")
+    parser.add_argument("--processes", type=whole, default=1, help="that share the consumers")
     parser.add_argument("--json", type=output, default="build/benchmarks/scale.json")
     given = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
-    kept = json.loads(given.json.read_text()) if given.json.exists() else circumstances()
+    kept = json.loads(given.json.read_text()) if given.json.exists() else {}
+    kept = kept or {**circumstances(), "processes": given.processes}
+    if kept.get("processes", 1) != given.processes:
+        sys.exit(f"{given.json.name} is of {kept.get('processes', 1)} processes; give another file with --json")
     watch = Stopwatch()
     for size, part, form in product(given.sizes, given.parts, given.forms):
         results = kept.setdefault(form, {})
         if part not in results.get(size, {}):
             refuse_others(given.json, kept)
-            results.setdefault(size, {})[part] = measured(size, part, watch, FORMS[form])
+            results.setdefault(size, {})[part] = measured(size, part, watch, FORMS[form], given.processes)
             given.json.write_text(json.dumps(kept, indent=2) + "\n")
     print(markdown(kept))
 
