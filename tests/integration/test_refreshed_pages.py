@@ -1,11 +1,15 @@
 """Pages that bring themselves up to date while a person reads or types, and a form that was sent, in a real browser."""
 
 import re
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from coordinator_ui.data import live, topic_summary
+from fastapi import FastAPI
 
 from coordinator_tasks.core.model import State
 from coordinator_tasks.core.ports import Create
@@ -90,6 +94,35 @@ def test_a_page_of_what_is_over_is_not_asked_for_again(browser: Browser, shop: C
     time.sleep(1.5)
     assert fetched(browser) <= seen + 1
     assert not browser.find("#live-label").is_displayed()
+
+
+def test_a_sentence_stands_in_for_the_content_until_it_is_read(
+    shop: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free, summaries = threading.Event(), topic_summary.summaries
+
+    def slow(*given: Any) -> Any:
+        free.wait(60)
+        return summaries(*given)
+
+    monkeypatch.setattr(live, "summaries", slow)
+    app: FastAPI = pages_of(shop, shell_after_s=0.1).app  # type: ignore[assignment]
+    with served(app) as address, looking_at(address, tmp_path / "profile") as browser:
+        browser.open("/actions")
+        run = browser.driver.execute_script
+        run(f"window.other = window.open('{address}/')")  # the driver would wait until a page of its own is whole
+        shown = (
+            "const there = window.other.document.querySelector('.waiting');"
+            "return Boolean(there) && window.other.getComputedStyle(there).display !== 'none'"
+        )
+        try:
+            browser.until(lambda: run(shown), "the sentence")
+            assert run("return window.other.document.querySelector('.waiting').textContent").startswith("Topics: shop")
+            assert not run("return window.other.document.querySelector('h1')")
+        finally:
+            free.set()
+        browser.until(lambda: run("return window.other.document.querySelector('h1') !== null"), "the content")
+        assert not run(shown)
 
 
 def test_a_page_that_cannot_be_asked_for_again_says_its_age_and_why(browser: Browser) -> None:
