@@ -1,5 +1,7 @@
 """Cycles of hand-overs that save moves and do not change the loads: Bellman-Ford on arrays."""
 
+from itertools import count
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -36,8 +38,8 @@ class Edges:
 
 def negative_cycles(
     of_topics: Edges, of_members: Edges, own: Numbers, x: Numbers, loads: Numbers
-) -> list[list[HandOver]]:
-    """Return disjoint cycles of negative cost. Without one, no assignment with the same sorted loads has fewer moves.
+) -> tuple[list[list[HandOver]], int]:
+    """Return disjoint cycles of negative cost, and the number of rounds. Without one, no assignment with the same sorted loads has fewer moves.
 
     Takes O(edges) per round. A round makes the paths longer by one hand-over.
     """
@@ -48,7 +50,7 @@ def negative_cycles(
     parent = np.full(members + topics, -1, np.int64)
     at_member, at_topic = np.zeros(members, np.int64), np.zeros(topics, np.int64)
     every_member = np.arange(members)
-    while True:
+    for rounds in count(1):
         changed = _relax(at_topic, parent[members:], of_topics.nodes, *of_topics.cheapest(losing, at_member))
         cost, best = of_members.cheapest(taking, at_topic)
         changed |= _relax(at_member, parent[:members], of_members.nodes, cost, best + members)
@@ -56,10 +58,11 @@ def negative_cycles(
         cost = np.where(best >= 0, at_member[best], _NEVER)
         changed |= _relax(at_member, parent[:members], every_member, cost, best)
         if not changed:
-            return []
+            break
         found = [c for cycle in cycles_in(parent) if (c := _hand_overs(cycle, members)) and _cost(c, own, x) < 0]
         if found:
-            return found
+            return found, rounds
+    return [], rounds
 
 
 def _relax(distance: Places, parent: Places, nodes: Places, cost: Places, by: Places) -> bool:

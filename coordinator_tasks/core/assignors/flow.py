@@ -44,8 +44,8 @@ def fewest_moves_of(owned: list[dict[int, int]], counts: list[int], base: list[i
     ]
 
 
-MOST_ROUNDS, MOST_CYCLE_ROUNDS = 20, 250
-"""Rounds of `level` and of `cheapen` before the shortcuts of `linked`, if they apply."""
+MOST_ROUNDS, MOST_CYCLE_ROUNDS = 20, 1_000
+"""Rounds of `level` and of the searches of `cheapen` before the shortcuts of `linked`, if they apply."""
 
 
 class Flow:
@@ -181,15 +181,18 @@ class Flow:
     def cheapen(self) -> None:
         """Reach the fewest moves that the present loads allow."""
         edges, rounds = (Edges(self.subscribed.T), Edges(self.subscribed)), 0
-        while cycles := negative_cycles(*edges, self.own, self.x, self.loads):
+        while True:
+            cycles, more = negative_cycles(*edges, self.own, self.x, self.loads)
+            if not cycles:
+                return
             for cycle in cycles:
                 for giver, topic, taker in cycle:
                     self.x[giver, topic] -= 1
                     self.x[taker, topic] += 1
                     self.loads[giver] -= 1
                     self.loads[taker] += 1
-            rounds += 1
-            if rounds == MOST_CYCLE_ROUNDS and self._links is not None:
+            before, rounds = rounds, rounds + more
+            if before < MOST_CYCLE_ROUNDS <= rounds and self._links is not None:
                 Cheapener(self._links, self.own, self.x, self.loads).run()
 
     @cached_property
