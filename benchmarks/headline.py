@@ -50,6 +50,7 @@ PLACES: Sequence[tuple[Path, str, Sequence[str], Callable[..., str]]] = (
     (FURTHER, "scale", ("scale",), scale.markdown),
     (FURTHER, "scale, 50,000 partitions", ("scale-50000",), scale.markdown),
     (FURTHER, "scale, several topics", ("scale-topics",), scale.markdown),
+    (FURTHER, "scale, ten processes", ("scale-topics-10",), scale.markdown),
     (FURTHER, "scale, the same simulated", ("scale-topics-simulated",), scale_simulated.markdown),
     (FURTHER, "scale, simulated", ("scale-simulated",), scale_simulated.markdown),
     (FURTHER, "a look", ("look",), look.markdown),
