@@ -101,15 +101,6 @@ def test_pages_have_no_gap_between(busy: Cluster, monkeypatch: pytest.MonkeyPatc
     assert found == ["5-bills", "4-parcels", "3-orders", "2-bills", "1-parcels", "0-orders"]
 
 
-def test_a_long_history_is_read_only_as_far_as_a_page_needs(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(400):
-        rebalance(shop, "orders", number, 900_000.0 + 10 * number)
-    asked = paths_read(shop.zk, monkeypatch)
-    page = rebalance_search.rebalances(shop.coordinator, RebalanceFilter(before_at=900_505.0), 3)
-    assert [one.rebalance for one in page.found] == ["50-orders", "49-orders", "48-orders"]
-    assert len(asked) < 300
-
-
 def test_a_later_page_reads_little_of_each_topic_to_begin(shop: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     five = [f"t{number}" for number in range(5)]
     for number in range(100):
