@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from spark_apps.pipelines.schema_registry import decoded as decoded
     from spark_apps.pipelines.schema_registry import subject_of as subject_of
     from spark_apps.pipelines.schema_registry import undecoded as undecoded
+    from spark_apps.plain import Output as Output
+    from spark_apps.plain import PlainConsumer as PlainConsumer
     from spark_apps.spark.session import configure as configure
     from spark_apps.spark.session import ship_packages as ship_packages
     from spark_apps.state.stateful import Stateful as Stateful
@@ -56,6 +58,7 @@ _PLACES = {
     "pipelines.json_records": ("document", "lines"),
     "pipelines.protobuf_records": ("as_json",),
     "pipelines.schema_registry": ("decoded", "subject_of", "undecoded"),
+    "plain": ("Output", "PlainConsumer"),
     "spark.session": ("configure", "ship_packages"),
     "state.stateful": ("Stateful",),
 }

@@ -422,7 +422,7 @@ class PlainTopics(TopicReaders[PlainTopic]):
 
 
 class PlainConsumer:
-    """A plain consumer in this process: call `run` in one thread, and `leave` from any other."""
+    """A plain consumer in this process: call `run` in one thread, and `leave` from any other thread."""
 
     def __init__(self, settings: ConsumerSettings, output: Sink | Output) -> None:
         self._settings = settings
@@ -431,12 +431,19 @@ class PlainConsumer:
         self.process: Process | None = None
 
     def run(self) -> int:
-        """Serve until the consumer has left. Return the exit code. Raises the `CoordinatorError`s of the start.
+        """Serve until a call of `leave`, or in the main thread until SIGTERM or SIGINT. Return the exit code.
 
-        If `coordinator dead-letters replay` runs this program, replay the dead letters instead.
+        Raises the `CoordinatorError`s of the start. If `coordinator dead-letters replay` runs this program, replay the
+        dead letters instead.
         """
         if consumer_process.stand_in is not None:
             return consumer_process.stand_in(self._settings, self._output)
+        if threading.current_thread() is not threading.main_thread():
+            return self._serve()
+        with leave_on_signals(self.leave):
+            return self._serve()
+
+    def _serve(self) -> int:
         if not self._settings.topics:
             log.warning(
                 "no topics are given, so this consumer takes every topic of the cluster; give --topics=orders,clicks-.*"
@@ -541,9 +548,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = consumer_settings(given)
         set_up_logs(settings)
         written = () if given.sink == "-" else (file_dataset(given.sink),)
-        consumer = PlainConsumer(settings, Output(FileSink(given.sink, settings.consumer), writes=written))
-        with leave_on_signals(consumer.leave):
-            return consumer.run()
+        return PlainConsumer(settings, Output(FileSink(given.sink, settings.consumer), writes=written)).run()
     except CoordinatorError as error:
         logs.say_error(error.told)
         return 2

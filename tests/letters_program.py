@@ -8,9 +8,8 @@ import sys
 from typing import Any
 
 from coordinator_tasks.settings import settings_from_environment
-from spark_apps import ConsumerSettings, Database, DatabaseSink, OnError, RowSink
+from spark_apps import ConsumerSettings, Database, DatabaseSink, OnError, Output, PlainConsumer, RowSink
 from spark_apps.delivery import Delivery
-from spark_apps.plain import Output, PlainConsumer
 
 AMOUNTS = RowSink("amounts", {"number": "INTEGER NOT NULL"})
 WORDS = {b"one": 1, b"two": 2} if "words" in sys.argv else {}

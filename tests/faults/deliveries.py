@@ -19,7 +19,7 @@ import pyarrow as pa
 from coordinator_tasks.wiring import Settings
 from spark_apps.agent.ownership.batches import Batches
 from spark_apps.agent.process.agent import AgentTiming
-from spark_apps.agent.process.consumer_process import ConsumerSettings, leave_on_signals
+from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.agent.settings import Timing
 from spark_apps.delivery import Delivery
 from spark_apps.delivery.database import Cursor, Database, RowSink
@@ -128,9 +128,7 @@ def consume(life: Life) -> None:
     else:
         output = Output(sink, life.delivery)
     settings = ConsumerSettings(life.settings, life.consumer, timing=TIMING, agent_timing=AgentTiming(poll_s=0.5))
-    consumer = PlainConsumer(settings, output)
-    with leave_on_signals(consumer.leave):
-        os._exit(consumer.run())
+    os._exit(PlainConsumer(settings, output).run())
 
 
 def _around(points: Failpoints, name: str, act: Callable[..., object]) -> Callable[..., object]:

@@ -29,7 +29,7 @@ from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.plan.transitions import WaitReport
 from coordinator_tasks.wiring import Settings, open_coordinator
 from spark_apps.agent.process.agent import AgentTiming
-from spark_apps.agent.process.consumer_process import ConsumerSettings, leave_on_signals
+from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.agent.settings import Timing
 from spark_apps.plain import PlainConsumer, Record
 from tests.faults.failpoints import Failpoints, Hold, Kill, wrap_production
@@ -129,10 +129,7 @@ def consume(life: Life) -> None:
         timing=replace(life.timing, look_s=NEVER_S, fresh_s=NEVER_S) if life.blind else life.timing,
         agent_timing=life.agent_timing,
     )
-    consumer = PlainConsumer(settings, RowSink(points, life))
-    with leave_on_signals(consumer.leave):
-        code = consumer.run()
-    os._exit(code)
+    os._exit(PlainConsumer(settings, RowSink(points, life)).run())
 
 
 class RowSink:

@@ -1,6 +1,7 @@
 """The plain consumer without its reading threads: a reader for each topic, the end, and the command line."""
 
 import re
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -134,6 +135,16 @@ def test_every_reader_and_its_client_end_with_the_consumer(serve: Serve, clients
         assert consumer.run() == 1
     assert len(clients.closed) == 2
     assert cast("object", consumer.process) is process
+
+
+def test_a_signal_lets_a_consumer_of_the_main_thread_leave(serve: Serve) -> None:
+    def work(_: plain.PlainTopics) -> int:
+        signal.raise_signal(signal.SIGTERM)
+        return 0
+
+    process = serve(work)
+    assert plain.PlainConsumer(SETTINGS, lambda *_: None).run() == 0
+    assert process.left == [None]
 
 
 def test_a_consumer_is_asked_to_leave_within_a_time(serve: Serve) -> None:

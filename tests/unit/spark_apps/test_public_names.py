@@ -11,6 +11,7 @@ import spark_apps
 
 ROOT = Path(__file__).parents[3]
 PUBLIC = {
+    *("PlainConsumer", "Output"),
     *("Consumer", "ConsumerSettings", "SparkSettings", "configure", "ship_packages", "Build", "setting"),
     *(
         "ExactlyOnce",
