@@ -82,10 +82,15 @@ def test_a_sink_that_is_away_is_waited_for_and_a_poison_record_stops_its_partiti
     site.produce(10, start=10)
     other.produce(20)
     wait_for(lambda: committed(other) == dict.fromkeys(range(4), 20), "the other topic goes on")
-    said = "partitions 0-3 wait: OSError: the database is gone"
-    wait_for(lambda: any(said in text for text in site.topic_status("a").reports), "it is said")
-    health = f"failing: topic {site.topic}: {said}"
-    wait_for(lambda: site.status("a").health.startswith(health), "its health says so", 2)
+    why = "OSError: the database is gone"
+
+    def waiting() -> set[int]:
+        """The partitions that wait, in one batch or in several."""
+        return {p for failure in site.topic_status("a").failures if failure.why == why for p in failure.partitions}
+
+    wait_for(lambda: waiting() == set(range(4)), "it is said")
+    failing = f"failing: topic {site.topic}: partition"
+    wait_for(lambda: (now := site.status("a").health).startswith(failing) and why in now, "its health says so", 5)
     assert committed() == dict.fromkeys(range(4), 10)
     gone.clear()
     wait_for(lambda: committed() == {0: 20, 1: 12, 2: 20, 3: 20}, "the others go on")
