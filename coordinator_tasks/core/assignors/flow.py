@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 
 from coordinator_tasks.core.assignors.cycles import Edges, Flags, Numbers, negative_cycles
-from coordinator_tasks.core.assignors.linked import Cheapener, Leveller, Links, links_of
+from coordinator_tasks.core.assignors.linked import Cheapener, Leveller, TopicGraph, graph_of
 
 
 def fewest_moves_of(owned: list[dict[int, int]], counts: list[int], base: list[int]) -> list[dict[int, int]]:
@@ -104,8 +104,8 @@ class Flow:
         for free_only in (True, False):
             while not self.even and self._level_once(free_only):
                 rounds += 1
-                if rounds == MOST_ROUNDS and self._links is not None:
-                    Leveller(self._links, self.own, self.x, self.loads).run()
+                if rounds == MOST_ROUNDS and self._graph is not None:
+                    Leveller(self._graph, self.own, self.x, self.loads).run()
 
     def _level_once(self, free_only: bool) -> bool:
         """For each member with a path, hand one partition on along the path. Return False if no member has a path."""
@@ -192,12 +192,12 @@ class Flow:
                     self.loads[giver] -= 1
                     self.loads[taker] += 1
             before, rounds = rounds, rounds + more
-            if before < MOST_CYCLE_ROUNDS <= rounds and self._links is not None:
-                Cheapener(self._links, self.own, self.x, self.loads).run()
+            if before < MOST_CYCLE_ROUNDS <= rounds and self._graph is not None:
+                Cheapener(self._graph, self.own, self.x, self.loads).run()
 
     @cached_property
-    def _links(self) -> Links | None:
-        return links_of(self.subscribed)
+    def _graph(self) -> TopicGraph | None:
+        return graph_of(self.subscribed)
 
 
 def quotas(counts: Numbers, total: int) -> Numbers:

@@ -22,13 +22,13 @@ _BITS = 32
 Edge: TypeAlias = tuple[int, int]
 
 
-def links_of(subscribed: Flags) -> "Links | None":
-    """Return the links between the topics; `None` if the problem is small, or the members have too many topics."""
+def graph_of(subscribed: Flags) -> "TopicGraph | None":
+    """Return the graph of the topics; `None` if the problem is small, or the members have too many topics."""
     pairs = int((subscribed.sum(axis=1, dtype=np.int64) ** 2).sum())
-    return Links(subscribed) if subscribed.size >= MIN_SIZE and pairs <= MOST_PAIRS else None
+    return TopicGraph(subscribed) if subscribed.size >= MIN_SIZE and pairs <= MOST_PAIRS else None
 
 
-class Links:
+class TopicGraph:
     """The subscriptions by member and by topic, and the members between each two topics."""
 
     def __init__(self, subscribed: Flags) -> None:
@@ -70,8 +70,8 @@ class Links:
 class Leveller:
     """Evens the loads out, along paths of topics to the members with the least load."""
 
-    def __init__(self, links: Links, own: Numbers, x: Numbers, loads: Numbers) -> None:
-        self._links, self._own, self._x, self._loads = links, own, x, loads
+    def __init__(self, graph: TopicGraph, own: Numbers, x: Numbers, loads: Numbers) -> None:
+        self._graph, self._own, self._x, self._loads = graph, own, x, loads
 
     def run(self) -> None:
         """Hand partitions on until a round finds no path."""
@@ -79,12 +79,12 @@ class Leveller:
             pass
 
     def _round(self) -> bool:
-        links, x, loads = self._links, self._x, self._loads
+        graph, x, loads = self._graph, self._x, self._loads
         self._search()
-        members, topics = links.by_member
+        members, topics = graph.by_member
         reached = np.where(x[members, topics] > 0, np.array(self._least)[topics], _NEVER)
-        who = members[links.first_of_member]
-        givers = who[loads[who] >= np.minimum.reduceat(reached, links.first_of_member) + 2]
+        who = members[graph.first_of_member]
+        givers = who[loads[who] >= np.minimum.reduceat(reached, graph.first_of_member) + 2]
         pushed = False
         for giver in givers[np.argsort(-loads[givers], kind="stable")].tolist():
             while self._push_any(giver):
@@ -93,16 +93,16 @@ class Leveller:
 
     def _search(self) -> None:
         """Find for each topic the least load that a partition of the topic can reach, and the next topic on the way."""
-        links, x = self._links, self._x
-        lows = np.full(links.topics, _NEVER)
-        lows[links.by_topic[1][links.first_of_topic]] = np.minimum.reduceat(
-            self._loads[links.by_topic[0]], links.first_of_topic
+        graph, x = self._graph, self._x
+        lows = np.full(graph.topics, _NEVER)
+        lows[graph.by_topic[1][graph.first_of_topic]] = np.minimum.reduceat(
+            self._loads[graph.by_topic[0]], graph.first_of_topic
         )
-        passes = np.logical_or.reduceat(x[links.member, links.given] > 0, links.first)
-        before: list[list[int]] = [[] for _ in range(links.topics)]
-        for taken, given in zip(*(one[passes].tolist() for one in links.pair), strict=True):
+        passes = np.logical_or.reduceat(x[graph.member, graph.given] > 0, graph.first)
+        before: list[list[int]] = [[] for _ in range(graph.topics)]
+        for taken, given in zip(*(one[passes].tolist() for one in graph.pair), strict=True):
             before[given].append(taken)
-        self._least, self._next, self._last = [_NEVER] * links.topics, [-1] * links.topics, list(range(links.topics))
+        self._least, self._next, self._last = [_NEVER] * graph.topics, [-1] * graph.topics, list(range(graph.topics))
         self._dead: set[int] = set()
         for low in np.unique(lows[lows < _NEVER]).tolist():
             self._spread(low, np.flatnonzero(lows == low).tolist(), before)
@@ -126,7 +126,7 @@ class Leveller:
         x, own, load = self._x, self._own, self._loads[giver]
         topics = [
             topic
-            for topic in self._links.topics_of[giver]
+            for topic in self._graph.topics_of[giver]
             if topic not in self._dead and x[giver, topic] > 0 and self._least[topic] + 2 <= load
         ]
         topics.sort(key=lambda topic: (self._least[topic], x[giver, topic] <= own[giver, topic]))
@@ -134,13 +134,13 @@ class Leveller:
 
     def _push(self, giver: int, topic: int) -> bool:
         """Hand a partition of the topic on. A topic whose way is blocked is dead until the next search."""
-        links, x, own, loads = self._links, self._x, self._own, self._loads
-        ends = links.members_of[self._last[topic]]
+        graph, x, own, loads = self._graph, self._x, self._own, self._loads
+        ends = graph.members_of[self._last[topic]]
         end = int(ends[loads[ends].argmin()])
         steps, way, member, used = list[tuple[int, int, int]](), [topic], giver, {giver, end}
         blocked = loads[giver] < loads[end] + 2
         while not blocked and (following := self._next[topic]) >= 0:
-            members = links.between(topic, following)
+            members = graph.between(topic, following)
             has = x[members, following]
             worth = (has > 0).astype(np.int8) + (has > own[members, following])
             best = int(worth.argmax())
@@ -168,8 +168,8 @@ class Cheapener:
     a member with this load that takes the topic; an edge from the node is a member with a load more that gives.
     """
 
-    def __init__(self, links: Links, own: Numbers, x: Numbers, loads: Numbers) -> None:
-        self._links, self._own, self._x, self._loads = links, own, x, loads
+    def __init__(self, graph: TopicGraph, own: Numbers, x: Numbers, loads: Numbers) -> None:
+        self._graph, self._own, self._x, self._loads = graph, own, x, loads
 
     def run(self) -> None:
         """Cancel cycles until a search finds none that can be cancelled."""
@@ -207,13 +207,13 @@ class Cheapener:
 
     def _edges(self) -> Iterator[tuple[Places, Places, Places]]:
         """Yield first nodes, second nodes, and the least costs with the member in one integer."""
-        links, own, x, loads = self._links, self._own, self._x, self._loads
+        graph, own, x, loads = self._graph, self._own, self._x, self._loads
         taking, giving = -(x < own).astype(np.int64), (x <= own).astype(np.int64)
-        give = np.where(x[links.member, links.given] > 0, giving[links.member, links.given], _NEVER)
-        best = np.minimum.reduceat(((taking[links.member, links.taken] + give) << _BITS) + links.member, links.first)
+        give = np.where(x[graph.member, graph.given] > 0, giving[graph.member, graph.given], _NEVER)
+        best = np.minimum.reduceat(((taking[graph.member, graph.taken] + give) << _BITS) + graph.member, graph.first)
         possible = best < _NEVER >> 1 << _BITS
-        yield links.pair[0][possible], links.pair[1][possible], best[possible]
-        members, topics = links.by_topic
+        yield graph.pair[0][possible], graph.pair[1][possible], best[possible]
+        members, topics = graph.by_topic
         for number, low in enumerate(np.unique(loads).tolist()):
             takes = loads[members] == low
             gives = (loads[members] == low + 1) & (x[members, topics] > 0)
@@ -221,13 +221,13 @@ class Cheapener:
                 for chosen, price in ((takes, taking), (gives, giving)):
                     who, what = members[chosen], topics[chosen]
                     first = _firsts(what)
-                    hub = np.full(len(first), links.topics + number)
+                    hub = np.full(len(first), graph.topics + number)
                     ends = (what[first], hub) if chosen is takes else (hub, what[first])
                     yield *ends, np.minimum.reduceat((price[who, what] << _BITS) + who, first)
 
     def _cancel(self, cycle: list[tuple[int, int, int]]) -> bool:
         """Follow the cycle as often as this saves moves. Return False if an earlier cycle has changed its members."""
-        topics, x, loads = self._links.topics, self._x, self._loads
+        topics, x, loads = self._graph.topics, self._x, self._loads
         changes, shifts = dict[Edge, int](), dict[int, int]()
         for taken, given, member in cycle:
             if taken < topics:

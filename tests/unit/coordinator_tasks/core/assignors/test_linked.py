@@ -65,9 +65,9 @@ def test_the_shortcuts_find_the_loads_and_the_moves_of_the_plain_search(
 
 
 def test_small_problems_and_members_of_many_topics_take_no_shortcut() -> None:
-    assert linked.links_of(ring(1_000, 40, 2)) is None
-    assert linked.links_of(ring(5_000, 200, 20)) is None
-    assert linked.links_of(ring(5_000, 200, 2)) is not None
+    assert linked.graph_of(ring(1_000, 40, 2)) is None
+    assert linked.graph_of(ring(5_000, 200, 20)) is None
+    assert linked.graph_of(ring(5_000, 200, 2)) is not None
 
 
 def test_a_ring_of_200_topics_is_planned_within_seconds() -> None:
