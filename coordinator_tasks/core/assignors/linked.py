@@ -1,10 +1,11 @@
 """Many members with few of many topics each: the paths and cycles of `flow`, searched between topics.
 
 A member with two topics links the topics: it takes a partition of one, and gives a partition of the other. So a search
-visits some hundred topics in place of some thousand members. The searches here are shortcuts: `flow` starts from their
-result, and finds what they leave.
+visits some hundred topics in place of some thousand members. The searches here are shortcuts: after a shortcut, `flow`
+searches on until no path and no cycle is left.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TypeAlias
 
@@ -67,16 +68,24 @@ class TopicGraph:
         return self.member[first:end]
 
 
-class Leveller:
-    """Evens the loads out, along paths of topics to the members with the least load."""
+class Shortcut(ABC):
+    """Changes an assignment in rounds. The parameters are those of `flow.Flow`."""
 
     def __init__(self, graph: TopicGraph, own: Numbers, x: Numbers, loads: Numbers) -> None:
         self._graph, self._own, self._x, self._loads = graph, own, x, loads
 
     def run(self) -> None:
-        """Hand partitions on until a round finds no path."""
+        """Repeat rounds until a round changes nothing."""
         while self._round():
             pass
+
+    @abstractmethod
+    def _round(self) -> bool:
+        """Return whether the round has changed the assignment."""
+
+
+class Leveller(Shortcut):
+    """Evens the loads out, along paths of topics to the members with the least load."""
 
     def _round(self) -> bool:
         graph, x, loads = self._graph, self._x, self._loads
@@ -161,20 +170,12 @@ class Leveller:
         return True
 
 
-class Cheapener:
+class Cheapener(Shortcut):
     """Cancels cycles of negative cost. The nodes are the topics, and for each load a node for the exchange of loads.
 
     An edge from topic to topic is a member that takes the first and gives the second. An edge to the node of a load is
     a member with this load that takes the topic; an edge from the node is a member with a load more that gives.
     """
-
-    def __init__(self, graph: TopicGraph, own: Numbers, x: Numbers, loads: Numbers) -> None:
-        self._graph, self._own, self._x, self._loads = graph, own, x, loads
-
-    def run(self) -> None:
-        """Cancel cycles until a search finds none that can be cancelled."""
-        while self._round():
-            pass
 
     def _round(self) -> bool:
         froms, tos, keys = (np.concatenate(one) for one in zip(*self._edges(), strict=True))
