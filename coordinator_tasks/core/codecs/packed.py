@@ -54,7 +54,7 @@ def unpacked(fields: Fields) -> Fields:
     """Return the fields of the plain form. Raises `Malformed` if the text is too long, damaged, or of another form."""
     inner = unwrapped(fields, PACKED_VERSION)
     names = inner.texts("consumers")
-    assigned, moving = _partitions(inner, "assigned", "owners"), _partitions(inner, "moving", "givers")
+    assigned, moving = partitions_beside(inner, "assigned", "owners"), partitions_beside(inner, "moving", "givers")
     owners, since = _named(inner, "owners", names), column(inner, "since", len(assigned))
     givers, takers = _named(inner, "givers", names), _named(inner, "takers", names)
     epochs = column(inner, "epochs", len(moving))
@@ -101,7 +101,7 @@ def _inflated(fields: Fields) -> bytes:
     return found
 
 
-def _partitions(fields: Fields, name: str, other: str) -> list[str]:
+def partitions_beside(fields: Fields, name: str, other: str) -> list[str]:
     """Return the partitions in a text of ranges, as keys. Their number must equal the length of the column `other`."""
     entries = len(column(fields, other))
     try:

@@ -9,7 +9,14 @@ from typing import Any
 
 from coordinator_tasks.core.codecs import kinds
 from coordinator_tasks.core.codecs.member_codec import FLEET_VERSION
-from coordinator_tasks.core.codecs.packed import PACKED_VERSION, column, is_packed, unwrapped, wrapped
+from coordinator_tasks.core.codecs.packed import (
+    PACKED_VERSION,
+    column,
+    is_packed,
+    partitions_beside,
+    unwrapped,
+    wrapped,
+)
 from coordinator_tasks.core.codecs.shape import FieldKind, Item, Shape
 from coordinator_tasks.core.fleet.upgrade import Outage, Rule, Upgrade, UpgradeEvent, UpgradeMark, UpgradePhase
 from coordinator_tasks.core.text.json_fields import Fields
@@ -112,7 +119,7 @@ def _plain(fields: Fields) -> Fields:
     chosen = fields.nested("chosen")
     found: dict[str, Any] = {
         **fields.data,
-        "chosen": {topic: _numbers(chosen, topic, most=MOST_CHOSEN) for topic in chosen.data},
+        "chosen": {topic: _chosen(chosen, topic) for topic in chosen.data},
     }
     if "mark" in fields.data:
         mark = fields.nested("mark")
@@ -125,20 +132,17 @@ def _plain(fields: Fields) -> Fields:
 def _by_partition(topics: Fields) -> dict[str, dict[str, Any]]:
     found = {}
     for topic in topics.data:
-        one = topics.nested(topic)
-        values = column(one, "values")
-        partitions = _numbers(one, "partitions", most=len(values))
-        if len(partitions) != len(values):
-            raise one.bad("partitions", f"names {len(partitions)} partitions, and 'values' has {len(values)} entries")
-        found[topic] = dict(zip(map(str, partitions), values, strict=True))
+        columns = topics.nested(topic)
+        partitions = partitions_beside(columns, "partitions", "values")
+        found[topic] = dict(zip(partitions, column(columns, "values"), strict=True))
     return found
 
 
-def _numbers(fields: Fields, name: str, most: int) -> list[int]:
+def _chosen(fields: Fields, topic: str) -> list[int]:
     try:
-        return list(numbers(fields.text(name), most=most))
+        return list(numbers(fields.text(topic), most=MOST_CHOSEN))
     except ValueError as error:
-        raise fields.bad(name, f"is no list of partitions ({error})") from error
+        raise fields.bad(topic, f"is no list of partitions ({error})") from error
 
 
 def decode_upgrade(path: str, raw: bytes, app: str, version: int) -> Upgrade:
