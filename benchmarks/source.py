@@ -4,7 +4,7 @@
 
 Each side is a process of its own with local[2]. In a pass, a query reads the same records of 4 partitions from the
 beginning, in batches of a twelfth, and writes them nowhere (Spark's sink "noop"); "mapInArrow" has a Python stage behind
-the source. A batch costs Spark some 50 ms whatever it reads, so the sides hardly differ with few records. A JVM compiles
+the source. Each batch costs Spark some 50 ms, besides its records, so the sides hardly differ with few records. A JVM compiles
 for half a minute, so each side first repeats the pass for `--warm-up` seconds. Then the sides take turns, in another
 order from round to round, and the idle sides wait. A plain consume loop of confluent-kafka is the control: where its
 figures differ much, the machine was not quiet. "steady" leaves out the first batch. CPU is that of the JVM, the Python

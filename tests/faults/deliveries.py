@@ -58,7 +58,7 @@ TABLES: Mapping[Delivery, Sequence[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One process: who it is, where its table is, and where it dies."""
+    """One process: its name, the place of its table, and the place of its death."""
 
     consumer: str
     settings: Settings

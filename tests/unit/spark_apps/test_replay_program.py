@@ -1,4 +1,4 @@
-"""The command that replays dead letters by the program of a consumer without Spark: its output, and its refusals."""
+"""The command that replays dead letters by the program of a consumer without Spark."""
 
 import re
 import sys
