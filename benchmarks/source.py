@@ -177,15 +177,34 @@ def run(writer: DataStreamWriter, records: int, side: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         meter = Meter()
         running = started(writer.option("checkpointLocation", folder), side)
+        batches = FinishedBatches(running)
         while meter.records < records:
             time.sleep(0.05)
-            meter.see(sum(int(one["numInputRows"]) for one in running.recentProgress))
+            meter.see(batches.records())
             if not running.isActive:
                 raise SystemExit(f"the query has ended: {running.exception()}")
             if time.monotonic() - meter.began > LIMIT_S:
                 raise SystemExit(f"{meter.records} of {records} records within {LIMIT_S:g} s")
         running.stop()
         return meter.figures()
+
+
+class FinishedBatches:
+    """Counts a query's records by few values of the JVM. PySpark's `recentProgress` asks for all values of all batches,
+    and takes a tenth of a core.
+    """
+
+    def __init__(self, query: StreamingQuery) -> None:
+        self._query = query._jsq  # noqa: SLF001 - see above
+        self._last, self._records = -1, 0
+
+    def records(self) -> int:
+        """Return the number of records in the finished batches."""
+        last = self._query.lastProgress()
+        if last is not None and last.batchId() != self._last:
+            self._last = last.batchId()
+            self._records = sum(batch.numInputRows() for batch in self._query.recentProgress())
+        return self._records
 
 
 class Meter:
