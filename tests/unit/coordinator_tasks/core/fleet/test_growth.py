@@ -93,6 +93,12 @@ def test_moving_goes_before_growing() -> None:
     assert later.kind is GrowthKind.MOVE
 
 
+def test_sharing_better_goes_before_a_consumer_more_if_the_present_consumers_could_read_all() -> None:
+    each = [("a", 60.0, 0.0), ("a", 60.0, 0.0), ("a", 10.0, 0.0), ("b", 50.0, 0.0)]  # 180 of 200, but 60 + 50 > 100
+    found, _ = decide(LIMITS, seen(*each), KNOWN)
+    assert (found.kind, [(one.giver, one.taker) for one in found.moves]) == (GrowthKind.MOVE, [("a", "b")])
+
+
 def test_nobody_is_added_while_the_effect_of_the_last_moves_is_not_known() -> None:
     each = [("a", 60.0, 0.0), ("a", 60.0, 0.0), ("b", 60.0, 0.0)]
     moved = replace(KNOWN, decisions=(GrowthDecision(GrowthKind.MOVE, 1_000.0, 2, 2, acted=True),))

@@ -61,6 +61,21 @@ def test_an_unregistered_owner_reads_the_form_of_its_node(packed: bool) -> None:
     assert written(there.vanishes("c", answers=True).joins("d")) is packed
 
 
+def test_an_owner_that_no_longer_wants_the_topic_is_asked_for_its_form_too() -> None:
+    there = older(stable("a", "b", policy=SMALL), "b")
+    there.packed = False
+    there.members["b"] = replace(there.members["b"], topics=("other",))
+    assert not written(there.joins("c"))
+
+
+def test_a_registration_does_not_answer_for_an_earlier_incarnation() -> None:
+    """The owner of a plain node came back as a later incarnation, which reads the packed form."""
+    there = stable("a", "b", policy=SMALL)
+    there.packed = False
+    there.joins("b", incarnation=2).joins("c")
+    assert not written(there)
+
+
 def test_who_stands_in_a_restored_packed_node_is_not_who_is_found_to_run_something() -> None:
     """A restored packed node does not name `c`; `c` owns partitions by a later, plain node."""
     there = stable("a", "b", policy=SMALL)

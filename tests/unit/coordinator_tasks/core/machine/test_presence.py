@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator_tasks.core.errors import Refused
+from coordinator_tasks.core.machine.life import with_leave
 from coordinator_tasks.core.machine.presence import (
     in_backoff,
     note_absence,
@@ -356,3 +357,17 @@ def test_an_incarnation_is_above_every_number_met(counter: int, seen: int, step:
 def test_no_incarnation_is_drawn_that_could_not_be_read_again() -> None:
     with pytest.raises(Refused, match="consumer 'a' has no incarnation left above 9007199254740991"):
         claims.drawn(IdClaim("a", 2**53 - 1), 1)
+
+
+def test_a_consumer_whose_answers_are_not_believed_gets_no_partition() -> None:
+    registered = world(member(), claim(), says(1))
+    assert targets("orders", {}, registered, POLICY) == {"a": 1}
+    assert targets("orders", {}, replace(registered, doubted={"a": "odd"}), POLICY) == {}
+
+
+def test_a_request_to_leave_counts_only_for_a_named_incarnation() -> None:
+    directive = Directive("a")
+    assert with_leave(directive, Draining("a", "", 1.0, incarnation=0)) == directive
+    assert with_leave(directive, Draining("a", "", 1.0, incarnation=2)).draining == Draining(
+        "a", "", 1.0, incarnation=2
+    )

@@ -138,6 +138,11 @@ def test_the_longest_stall_stays_also_if_its_consumer_says_nothing_any_more() ->
         assert pauses.merged(Pauses((), 1, stored), Pauses((), 1, fresh)).unmoved == long
 
 
+def test_a_stored_pause_is_not_replaced_by_a_later_one() -> None:
+    stored, later, other = Pause(3, records=4), Pause(3, records=9), Pause(5, records=1)
+    assert pauses.merged(Pauses((stored,), 0), Pauses((later, other), 0)).measured == (stored, other)
+
+
 def test_the_sentence_has_the_three_numbers_and_what_else_is_known() -> None:
     waits = tuple(
         Pause(p, records=4, wait_s=wait_s, error_s=0.002, usual_s=0.02)

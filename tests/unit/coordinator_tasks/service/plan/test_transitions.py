@@ -253,6 +253,18 @@ def test_an_absent_owner_that_only_a_person_isolates_is_not_due_unless_its_addre
     assert transitions.due(site.coordinator) == {"orders": Need(TopicOutcome.WAITING, site.zk.session_timeout_s)}
 
 
+def test_with_hold_absent_the_platform_isolates_no_absent_owner(site: Site) -> None:
+    site.with_policy(hold_absent=True)
+    site.processes["b"].silence = Silence.SILENT
+    site.loses_session("b")
+    before = site.counts()
+    for _ in range(2):
+        transitions.plan(site.coordinator, ["orders"], ONE)
+        site.clock.advance(site.coordinator.policy.absent_after_s + 1)
+    transitions.plan(site.coordinator, ["orders"], ONE)
+    assert site.counts() == before
+
+
 def test_several_writes_of_one_call_are_one_report(site: Site) -> None:
     site.starts("c")
     site.clock.advance(2)

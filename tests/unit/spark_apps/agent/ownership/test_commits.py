@@ -24,6 +24,20 @@ def test_only_what_a_start_covers_is_committed_and_never_backwards(stage: Stage)
     assert stage.committed(0).offset == 30
 
 
+def test_a_batch_that_passes_while_a_commit_is_under_way_is_committed_afterwards(stage: Stage) -> None:
+    stage.own(0)
+    stage.hand_out(0, 30)
+    stage.ownership.batches.cover(stage.batch)
+    stage.clock.advance(1.0)
+    sent = asked(stage, Commit)
+    stage.hand_out(0, 50)
+    stage.ownership.batches.cover(stage.batch)
+    stage.ownership.requests.answer(perform(stage.offsets, "t", sent))
+    assert stage.ownership.holdings.held[0].commits.acknowledged == 30
+    stage.wait(1)
+    assert stage.committed(0).offset == 50
+
+
 def test_a_group_with_subscribed_members_is_named_and_nothing_is_read(stage: Stage) -> None:
     stage.kafka.members["g"] = ("intruder",)
     stage.own(0)

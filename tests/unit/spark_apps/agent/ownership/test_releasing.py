@@ -36,6 +36,16 @@ def test_an_idle_partitions_entry_is_committed_again_although_it_stands(stage: S
     assert work.offsets.keys() == {0}
 
 
+def test_a_release_for_an_earlier_hand_off_is_not_written_for_a_later_one(stage: Stage) -> None:
+    stage.own(0)
+    give(stage, 0)
+    stage.tick()
+    outbox = stage.ownership.releasing.outbox
+    assert outbox.keys() == {0}
+    stage.ownership.releasing.prune({0: Handoff("a", "c", outbox[0].epoch + 1)})
+    assert stage.ownership.releasing.outbox == {}
+
+
 def test_what_ran_here_is_released_without_a_further_question_to_kafka(stage: Stage) -> None:
     stage.own(0)
     stage.hand_out(0, 30)
