@@ -14,6 +14,7 @@ from coordinator_tasks.core.machine.presence import (
     subscribes,
     targets,
 )
+from coordinator_tasks.core.machine.restarts import returning
 from coordinator_tasks.core.machine.world import Policy, Presence, World
 from coordinator_tasks.core.model import (
     Absence,
@@ -25,6 +26,7 @@ from coordinator_tasks.core.model import (
     IdClaim,
     Isolation,
     Member,
+    PlannedRestart,
     Silence,
     Unreachable,
 )
@@ -371,3 +373,24 @@ def test_a_request_to_leave_counts_only_for_a_named_incarnation() -> None:
     assert with_leave(directive, Draining("a", "", 1.0, incarnation=2)).draining == Draining(
         "a", "", 1.0, incarnation=2
     )
+
+
+RESTART = PlannedRestart("ann", "", NOW - 10, NOW + 50, 1)
+
+
+def test_a_silent_consumer_on_its_way_out_for_a_planned_restart_gets_no_partition() -> None:
+    assert targets("orders", {}, world(member(), claim()), POLICY) == {"a": 1}
+    assert targets("orders", {}, world(member(), claim(), SILENT, Directive("a", restart=RESTART)), POLICY) == {}
+
+
+@pytest.mark.parametrize(("now", "holds"), [(NOW, True), (NOW + 50, False), (NOW - 100, False)])
+def test_a_planned_restart_holds_until_its_time_but_not_if_a_clock_far_ahead_wrote_it(now: float, holds: bool) -> None:
+    assert RESTART.holds(now) is holds
+
+
+def test_of_two_planned_restarts_the_earlier_has_the_last_word() -> None:
+    later = replace(RESTART, at=NOW - 5)
+    directives = {"a": Directive("a", restart=RESTART), "b": Directive("b", restart=later)}
+    both = replace(world(), directives=directives)
+    found = list(returning("orders", {"a": 2, "b": 2}, {0: "a", 1: "b"}, {0, 1}, both))
+    assert [placed.owners for placed in found] == [{1: "b"}, {0: "a"}]
