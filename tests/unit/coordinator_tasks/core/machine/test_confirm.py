@@ -8,6 +8,7 @@ from coordinator_tasks.core.machine.confirm import not_running, why_not_closed, 
 from coordinator_tasks.core.machine.world import World
 from coordinator_tasks.core.model import (
     Answer,
+    Condition,
     ConsumerStatus,
     RunningPartition,
     Silence,
@@ -81,3 +82,8 @@ def test_what_it_holds_but_does_not_run_is_judged_at_the_current_epoch_only() ->
     assert not_running("a", "orders", NODE, world(replace(STATUS, acted_epoch=7))) == ()
     both: Answer = ConsumerStatus("a", "c", 2, "b", "ok", {"orders": replace(STATUS, running={0: RUNS, 1: RUNS})})
     assert not_running("a", "orders", NODE, World(0.0, answers={"a": both})) == ()
+
+
+def test_a_leaving_consumer_is_not_told_to_start_its_partitions() -> None:
+    leaves: Answer = ConsumerStatus("a", "c", 2, "b", "leaving", {"orders": STATUS}, condition=Condition.LEAVING)
+    assert not_running("a", "orders", NODE, World(0.0, answers={"a": leaves})) == ()

@@ -26,6 +26,12 @@ def assigned(owner: str = "a") -> Draft:
     return draft
 
 
+def guarded() -> Draft:
+    draft = assigned()
+    draft.guarded = {0}
+    return draft
+
+
 def at_the_barrier(*, release: Release | None = None) -> Draft:
     draft = Draft(5, "g1", {0: release} if release else {})
     draft.to_close[0], draft.to_start[0], draft.epochs[0] = {"a", "b"}, "c", 4
@@ -74,6 +80,7 @@ def test_the_possible_owners(draft: Draft, owners: set[str]) -> None:
             lambda: handing_over(release=RELEASE), "b", MoveKind.START, "b", None, id="released: only the target"
         ),
         pytest.param(at_the_barrier, "d", MoveKind.BARRIER, "a", {"a", "b"}, id="still the barrier"),
+        pytest.param(guarded, "c", MoveKind.BARRIER, "a", {"a"}, id="one, but guarded: the barrier"),
     ],
 )
 def test_moves_of(make: Callable[[], Draft], taker: str, kind: MoveKind, giver: str, closing: set[str] | None) -> None:
