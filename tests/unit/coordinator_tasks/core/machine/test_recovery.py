@@ -157,6 +157,15 @@ def test_what_is_about_to_close_begins_a_new_holding() -> None:
     assert picture(scene).since[staying] < picture(scene).epoch
 
 
+def test_an_owner_under_a_newer_holding_than_the_stored_one_shows_a_restore() -> None:
+    scene = stable("a", "b").joins("c").settles()
+    assert scene.node is not None
+    partition = scene.owned["b"][0]
+    scene.node = replace(scene.node, since={**scene.node.since, partition: scene.node.since[partition] - 1})
+    decision = scene.decide()
+    assert f"b runs partition {partition} since" in decision.reason
+
+
 def test_only_the_state_was_lost() -> None:
     scene = stable("a", "b")
     before = picture(scene)

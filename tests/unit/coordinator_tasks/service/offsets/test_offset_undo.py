@@ -52,6 +52,14 @@ def test_a_reset_is_taken_back_and_the_undo_as_well_if_it_is_named(shop: Shop) -
     assert seeks(shop)[0] == 30
 
 
+def test_two_resets_of_one_rebalance_are_taken_back_to_before_the_first(shop: Shop) -> None:
+    positions.reset(shop.coordinator, "orders", "earliest", [0], why="", actor=PERSON)
+    shop.commit(0, 30)
+    positions.reset(shop.coordinator, "orders", "latest", [0], why="", actor=PERSON)
+    assert len({record.rebalance for record in history.records(shop.coordinator, "orders")[:2]}) == 1
+    assert offset_undo.preview(shop.coordinator, "orders").offsets == {0: 80}
+
+
 def taken_back(shop: Shop) -> str:
     """The rebalance of a reset that an undo has taken back."""
     positions.reset(shop.coordinator, "orders", "earliest", [0], why="", actor=PERSON)
