@@ -157,6 +157,14 @@ def test_what_is_about_to_close_begins_a_new_holding() -> None:
     assert picture(scene).since[staying] < picture(scene).epoch
 
 
+def test_what_runs_nowhere_begins_a_new_holding_even_if_its_former_epoch_is_unknown() -> None:
+    scene = stable("a", "b")
+    given = {p: 2**40 for p, owner in picture(scene).assignments.items() if owner == "b"}
+    scene.says("b", held=given, running={})
+    lost(scene).step()
+    assert {picture(scene).since[p] for p in given} == {picture(scene).epoch}
+
+
 def test_an_owner_under_a_newer_holding_than_the_stored_one_shows_a_restore() -> None:
     scene = stable("a", "b").joins("c").settles()
     assert scene.node is not None
