@@ -688,3 +688,11 @@ def test_a_drain_of_one_whose_answer_is_not_believed_says_that() -> None:
         scene.step()
         scene.acts("b")
     assert "a drains and keeps partitions 0, 1: what it runs is not known" in scene.decide().reason
+
+
+def test_a_leaving_consumer_keeps_its_partitions_while_an_absent_consumer_may_come_back() -> None:
+    scene = stable("a", "b").vanishes("b").drains("a", incarnation=1)
+    before = scene.owned
+    assert scene.settles().owned == before
+    scene.is_isolated("b")
+    assert "a" not in scene.settles().owned
