@@ -394,3 +394,10 @@ def test_of_two_planned_restarts_the_earlier_has_the_last_word() -> None:
     both = replace(world(), directives=directives)
     found = list(returning("orders", {"a": 2, "b": 2}, {0: "a", 1: "b"}, {0, 1}, both))
     assert [placed.owners for placed in found] == [{1: "b"}, {0: "a"}]
+
+
+@pytest.mark.parametrize(("answered", "kept"), [(1, NOW + 50), (2, 0.0)])
+def test_partitions_wait_for_a_planned_restart_until_the_next_process_has_answered(answered: int, kept: float) -> None:
+    known = claim(incarnation=2, answered=answered, ended={1: Ending.LEFT})
+    back = world(member(2), known, SILENT, Directive("a", restart=RESTART))
+    assert back.life("a", 1).kept_until == kept
