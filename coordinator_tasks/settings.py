@@ -12,6 +12,9 @@ Secret in a pod). These variables take precedence over the file:
   for fields of `Policy`, `AllowedLaunches` and `Budget`.
 - `COORDINATOR_DATABASES_<NAME>`, `COORDINATOR_REGISTRIES_<NAME>`: an address that a fleet may name.
 - `COORDINATOR_CONSUMER_ZOOKEEPER_<FIELD>`, `COORDINATOR_CONSUMER_KAFKA_<PROPERTY>`: for consumers launched here.
+
+No library reads the values: msgspec 0.22 takes negative numbers, `nan` and unknown fields; pydantic-settings 2.16 takes
+200 ms more for each start, and shows passwords in errors.
 """
 
 import os

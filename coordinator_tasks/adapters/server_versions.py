@@ -2,7 +2,7 @@
 
 ZooKeeper answers the word `srvr` with its version, if the server allows this word. Kafka's protocol has no release
 number, but a broker reports the newest `metadata.version` that it supports (`ApiVersions`, KIP-584), and each release
-raises this number.
+raises this number. confluent-kafka 2.16 has no call that returns `ApiVersions`.
 
 No command of a ZooKeeper server reports `jute.maxbuffer`. But a request begins with its length, and the server hangs up
 at once if the length is above the limit. So only a length is sent.

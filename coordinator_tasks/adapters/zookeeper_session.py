@@ -4,7 +4,8 @@ A server that was restored, or lost its data, hangs up on clients that have seen
 for ever. After a session time-out of hang-ups, the session is given up and a new session begins.
 
 kazoo waits a whole session time-out for a host that is off, or for a lost answer to its log-in. The session would end
-meanwhile, so an attempt takes at most a third of the time-out, and a longer time after an unanswered attempt.
+meanwhile, so an attempt takes at most a third of the time-out, and a longer time after an unanswered attempt. kazoo 2.11
+only logs the granted session time-out, and why a connection failed.
 """
 
 import logging
