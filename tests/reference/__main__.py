@@ -1,12 +1,6 @@
-"""Writes the pages."""
+"""Writes the page of error codes."""
 
-from tests.reference import PAGES
-
-
-def main() -> None:
-    for page, made in PAGES.items():
-        page.write_text(made())
-
+from tests.reference.errors import PAGE, errors
 
 if __name__ == "__main__":
-    main()
+    PAGE.write_text(errors())

@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 STATUS = "The status of a consumer"
 """Title of the section of `fields.md` that is no node."""
-MADE = "Made from the code by `python -m tests.reference`, and compared by a test.\n"
+MADE = "Made from the code by the build of the site.\n"
 
 
 def sections() -> dict[str, str]:
