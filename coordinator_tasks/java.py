@@ -38,7 +38,7 @@ ADVICE = (
 class JavaUnavailable(Refused):
     """No Java that can run PySpark and the local servers was found.
 
-    Remedy: install Java 17, or set `JAVA_HOME` to the folder of one.
+    Remedy: install Java 17, or set `JAVA_HOME`.
     """
 
     code = "KPC-023"

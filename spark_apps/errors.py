@@ -18,7 +18,7 @@ class OffsetMalformed(CoordinatorError):
 class AgentCallFailed(CoordinatorError):
     """A query's reader cannot reach its agent, or the agent refused. The query ends, and is started again with pauses.
 
-    Remedy: read the agent's sentence in the text. Executors on other hosts have to reach the driver's host.
+    Remedy: read the agent's sentence. Executors on other hosts have to reach the driver's host.
     """
 
     code = "KPC-061"
@@ -28,7 +28,7 @@ class DataLost(CoordinatorError):
     """Records of a planned range are no longer in the log (retention, truncation, a recreated topic). The partition
     stops; the others continue.
 
-    Remedy: use `offsets reset --to-earliest` for the partition, or `failOnDataLoss=false`.
+    Remedy: `offsets reset --to-earliest` for the partition, or `failOnDataLoss=false`.
 
     An executor raises this error. The driver gets only its text, which `lost_records` parses.
     """
@@ -51,9 +51,9 @@ def lost_records(error: str) -> tuple[int, str] | None:
 
 
 class ReadFailed(CoordinatorError):
-    """A range of records could not be read now. Spark runs the task again, and nothing is lost.
+    """A range of records could not be read. Spark runs the task again, and nothing is lost.
 
-    Remedy: if the error repeats, look at the brokers and at the executors' network.
+    Remedy: if the error repeats, look at the brokers and the executors' network.
     """
 
     code = "KPC-063"

@@ -19,7 +19,7 @@ def in_one_line(text: str) -> str:
 
 
 class CoordinatorError(Exception):
-    """An error without a more specific code; only a site's own code raises this error.
+    """An error of a site's own code, without a more specific code.
 
     Remedy: look at the site's own code.
 
@@ -38,7 +38,7 @@ class CoordinatorError(Exception):
 class Refused(CoordinatorError):
     """The request contradicts the present state, a value is out of bounds, or a destructive action lacks `--yes`.
 
-    Remedy: correct the value that the text names; the text says what is allowed.
+    Remedy: correct the value that the text names.
     """
 
     code = "KPC-010"
@@ -47,8 +47,8 @@ class Refused(CoordinatorError):
 class InvalidName(Refused):
     """A cluster, topic, consumer, application, version or consumer group has an invalid name.
 
-    Remedy: choose another name. Names begin with a letter or a digit, and have letters, digits, `.`, `_` and `-`. A
-    consumer group has at most 255 characters, all printable.
+    Remedy: choose another name. Names begin with a letter or a digit, and have letters, digits, `.`, `_` and `-`; a
+    consumer group has at most 255 printable characters.
     """
 
     code = "KPC-011"
@@ -57,20 +57,20 @@ class InvalidName(Refused):
 class IdInUse(Refused):
     """A second process has started with the id of a live consumer.
 
-    Remedy: use another id, or end the other process first. If another process took a consumer's id during an absence,
-    the consumer keeps its partitions until others take over, and then ends.
+    Remedy: use another id, or end the other process first. A consumer that lost its id during an absence keeps its
+    partitions until others take over, and then ends.
     """
 
     code = "KPC-015"
 
 
 class TopicConflict(Refused):
-    """The topic is missing in Kafka, was recreated, or another cluster manages it for the same group or has not closed it
-    yet.
+    """The topic is missing in Kafka, was recreated, or another cluster manages it for the same group or has not closed
+    it yet.
 
-    Remedy: create a missing topic. After a recreation, `remove-topic` and `add-topic`, since offsets of the former
-    topic mean other records. If another cluster has the topic, wait until that cluster has
-    [closed the topic](howto/remove-topic.md#move-a-topic-to-another-cluster), or choose another group.
+    Remedy: create a missing topic. After a recreation, `remove-topic` and `add-topic`: the former offsets mean other
+    records. If another cluster has the topic, wait until the topic is [closed
+    there](howto/remove-topic.md#move-a-topic-to-another-cluster), or choose another group.
     """
 
     code = "KPC-013"
@@ -79,18 +79,17 @@ class TopicConflict(Refused):
 class GroupInUse(Refused):
     """Another client subscribes with the consumer group, so Kafka refuses every commit of this product.
 
-    Remedy: stop the client that the text names, or use another group for that client.
+    Remedy: stop the client, or give the client another group.
     """
 
     code = "KPC-014"
 
 
 class CommitFenced(Refused):
-    """Kafka refuses the commits of these partitions, because another consumer has taken them over
-    (`fence=transactional`).
+    """Kafka refuses the commits of these partitions: another consumer has taken them over (`fence=transactional`).
+    Nothing is lost.
 
-    Remedy: nothing is lost, and the consumer stops the partitions. If there was no rebalance, look for a process that
-    was believed dead.
+    Remedy: if there was no rebalance, look for a process that was believed dead.
     """
 
     code = "KPC-016"
@@ -101,8 +100,7 @@ class CommitFenced(Refused):
 
 
 class NotManaged(Refused):
-    """The topic, consumer, group, rebalance or application is not known to this cluster: it was never added, is
-    misspelt, or belongs to another cluster.
+    """This cluster does not know the topic, consumer, group, rebalance or application.
 
     Remedy: correct the name or the settings, or add what is missing; the text lists the known names.
     """
@@ -111,10 +109,9 @@ class NotManaged(Refused):
 
 
 class BadOffsets(Refused):
-    """A position, a file of offsets or an undo is not valid; nothing was moved.
+    """A position, a file of offsets or an undo is not valid.
 
-    Remedy: correct the file or the position: [offsets](howto/offsets.md) lists what is allowed. A reset can be taken
-    back once.
+    Remedy: correct the file or the position: [offsets](howto/offsets.md). A reset can be taken back once.
     """
 
     code = "KPC-017"
@@ -123,15 +120,14 @@ class BadOffsets(Refused):
 class BadStrategy(Refused):
     """A strategy or a parameter is unknown, or a strategy of the site cannot be imported or fails; the topic is held.
 
-    Remedy: correct the parameter that the text names: [assignors](assignors.md) lists all.
+    Remedy: correct the [strategy or parameter](assignors.md).
     """
 
     code = "KPC-018"
 
 
 class BadFleet(Refused):
-    """The fleet is not valid, a consumer id is listed twice or in two fleets, or this host may not launch what the
-    fleet names.
+    """The fleet is not valid, a consumer id is listed twice or in two fleets, or this host may not launch the fleet.
 
     Remedy: correct the fleet, or [allow the launch](allowed.md).
     """
@@ -142,7 +138,7 @@ class BadFleet(Refused):
 class BadSettings(Refused):
     """Settings are missing, wrong, contradictory, or in a file that other users may read; nothing was opened.
 
-    Remedy: correct the setting that the text names: [settings](reference/settings.md) lists all.
+    Remedy: correct the [setting](reference/settings.md).
     """
 
     code = "KPC-020"
@@ -160,17 +156,17 @@ class NoAccess(Refused):
 class BadOption(Refused):
     """An option of the Spark source is unknown, not supported, or has a wrong value; the query does not start.
 
-    Remedy: correct the option: [options](options.md) lists all, and the reason for each refusal.
+    Remedy: correct the [option](options.md).
     """
 
     code = "KPC-022"
 
 
 class BadUpgrade(Refused):
-    """An upgrade cannot begin, or the action is for an upgrade that is not under way.
+    """An upgrade cannot begin (unknown version, another upgrade or redeployment under way, steps that do not increase
+    from 1 to 100 percent, a topic frozen or in another upgrade), or the upgrade to act on is not under way.
 
-    Remedy: read the text: the version is unknown, another upgrade or redeployment runs, steps do not increase from 1
-    to 100 percent, or a topic is frozen or part of another upgrade. `upgrade-report` shows the progress.
+    Remedy: see `upgrade-report`.
     """
 
     code = "KPC-024"
@@ -180,15 +176,14 @@ class BadRule(Refused):
     """A site's own rule for upgrades is unknown, cannot be imported, raises, or returns neither a text, `None` nor a
     boolean.
 
-    Remedy: correct the rule. If an upgrade was about to begin, nothing was changed. If a step was held, the upgrade is
-    paused and nothing more moves: `continue-upgrade` or `roll-back-upgrade`.
+    Remedy: correct the rule. If a step was held, the upgrade is paused: `continue-upgrade` or `roll-back-upgrade`.
     """
 
     code = "KPC-025"
 
 
 class NotEntitled(Refused):
-    """This person may not approve plans: the setting `budget.approvers` names other persons; the plan still waits.
+    """The setting `budget.approvers` does not name this person; the plan still waits.
 
     Remedy: ask a person whom the text names, or change the setting.
     """
@@ -199,8 +194,8 @@ class NotEntitled(Refused):
 class ApprovalVoid(Refused):
     """No such plan waits for approval: the plan was done, has changed, or needs no approval.
 
-    Remedy: look at the present plan with `plan --dry-run`, and approve that plan. A command without a
-    budget in its settings finds no waiting plan: give the command the `budget` of the process that plans.
+    Remedy: approve the plan that `plan --dry-run` shows. The command needs the same `budget` in its settings as the
+    process that plans.
     """
 
     code = "KPC-027"
@@ -209,8 +204,7 @@ class ApprovalVoid(Refused):
 class BadGrowth(Refused):
     """The limits of a fleet's growth contradict each other or are out of bounds, or `--act` was given for pods.
 
-    Remedy: correct the limits: smallest and largest number, spare consumers, a utilisation between 0 and 1, times.
-    For pods, omit `--act`: Kubernetes sets their number.
+    Remedy: correct the limits. For pods, omit `--act`: Kubernetes sets their number.
     """
 
     code = "KPC-028"
@@ -219,7 +213,7 @@ class BadGrowth(Refused):
 class LookAgain(CoordinatorError):
     """Something changed between reading and writing, or a partition is moving.
 
-    Remedy: repeat. If the error persists, wait until `topics` shows Stable.
+    Remedy: if the error persists, wait until `topics` shows Stable.
     """
 
     code = "KPC-030"
@@ -228,8 +222,8 @@ class LookAgain(CoordinatorError):
 class NodeMissing(LookAgain):
     """A node in ZooKeeper was removed between reading and writing.
 
-    Remedy: repeat. If the error persists, the cluster's folder was deleted: start `run` or `reconcile`, which creates
-    the folder.
+    Remedy: if the error persists, the cluster's folder was deleted: start `run` or `reconcile`, which creates the
+    folder.
     """
 
     code = "KPC-031"
@@ -238,7 +232,7 @@ class NodeMissing(LookAgain):
 class NodeExists(LookAgain):
     """Another process created the node in ZooKeeper at the same moment.
 
-    Remedy: repeat: the next command finds the node.
+    Remedy: repeat.
     """
 
     code = "KPC-032"
@@ -247,7 +241,7 @@ class NodeExists(LookAgain):
 class Unavailable(CoordinatorError):
     """A neighbour does not answer; nothing changes, and consumers continue with their partitions.
 
-    Remedy: check that the neighbour runs and can be reached from this host, then repeat.
+    Remedy: check that the neighbour can be reached from this host, then repeat.
     """
 
     code = "KPC-040"
@@ -256,7 +250,7 @@ class Unavailable(CoordinatorError):
 class StoreUnavailable(Unavailable):
     """ZooKeeper does not answer, or the connection broke: a write may or may not have been applied. Consumers continue.
 
-    Remedy: check that ZooKeeper runs and that the address is right; look at the present state before you repeat.
+    Remedy: check ZooKeeper and its address; look at the present state before you repeat.
     """
 
     code = "KPC-041"
@@ -273,19 +267,19 @@ class DiscoveryUnavailable(Unavailable):
 
 
 class KafkaUnavailable(Unavailable):
-    """The brokers do not answer within `answer_timeout_s`, or could not answer a part of a request; nothing was changed.
+    """The brokers do not answer within `answer_timeout_s`, or could not answer a part of a request; nothing was
+    changed.
 
-    Remedy: check that the brokers run, and that `bootstrap.servers` can be reached from this host.
+    Remedy: check that `bootstrap.servers` can be reached from this host.
     """
 
     code = "KPC-042"
 
 
 class Malformed(CoordinatorError):
-    """A node in ZooKeeper, or an answer, has a wrong format, because another program has written it. Nothing else is held
-    up.
+    """Another program has written a node in ZooKeeper, or an answer, in a wrong format. Nothing else is held up.
 
-    Remedy: correct or remove the node that the text names, with ZooKeeper's own client.
+    Remedy: correct or remove the node with ZooKeeper's own client.
 
     `path` is the znode; the text says what is wrong with the node, and `remedy` what to do.
     """

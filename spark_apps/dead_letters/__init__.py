@@ -21,24 +21,24 @@ ON_ERROR, SHARE, PER_MINUTE, TOPIC = "onError", "onErrorShare", "onErrorPerMinut
 class DeadLettersRefused(Refused):
     """The pipeline or its settings ask for a treatment of bad records that is not possible. The query does not start.
 
-    Remedy: correct the setting or the pipeline as the text says, or create the topic that the text names.
+    Remedy: correct the setting or the pipeline, or create the topic that the text names.
     """
 
     code = "KPC-090"
 
 
 class TooManyDeadLetters(CoordinatorError):
-    """Within a minute, more records of a partition could not be processed than allowed, so the pipeline is at fault.
-    The partition waits at the first record that fails. Nothing of its batch was written.
+    """Within a minute, more records of a partition failed than allowed, so the pipeline is at fault. The partition
+    waits at the first failing record; nothing of its batch was written.
 
-    Remedy: correct the cause of the error in the text. Or raise the bound, skip the records, or reset the offset.
+    Remedy: correct the cause. Or raise [the bound](dead-letters.md#the-bound), skip the records, or reset the offset.
     """
 
     code = "KPC-091"
 
 
 class RecordHasProblem(RecordAtFault, CoordinatorError):
-    """The pipeline reports a problem of a record in its problem column, and bad records stop the partition.
+    """The problem column reports a bad record, and bad records stop the partition.
 
     Remedy: look at the record. Let such records become dead letters or be skipped, or reset the offset behind the
     record.

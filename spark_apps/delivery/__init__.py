@@ -29,7 +29,7 @@ class Delivery(StrEnum):
 
 
 class SinkUnavailable(Unavailable):
-    """The sink of a consumer does not answer, so positions cannot be read or stored. The partitions wait, with retries.
+    """The sink of a consumer does not answer. The partitions wait, with retries.
 
     Remedy: check the database that the pipeline writes to.
     """
@@ -50,11 +50,11 @@ class RecordAtFault(Exception):
 
 
 class StateElsewhere(CoordinatorError):
-    """Another owner has kept state of a partition, and the sink's database has never held this partition: the state lies in
-    another database, such as a SQLite file of another host. The partition is not read, and nothing is changed.
+    """Another owner has kept the partition's state in another database, such as a SQLite file of another host. The
+    partition is not read, and nothing is changed.
 
-    Remedy: let all consumers of the topic use one database; with several hosts, PostgreSQL or MariaDB. If the state is not
-    wanted, reset the offset with `--state reset`: the partition begins without state.
+    Remedy: let all consumers of the topic use one database; with several hosts, PostgreSQL or MariaDB. If the state is
+    not wanted, reset the offset with `--state reset`.
     """
 
     code = "KPC-101"
@@ -65,7 +65,7 @@ class PositionMoved(CoordinatorError):
     positions was edited or emptied. Or a row names a partition that the batch does not have. Nothing was written.
 
     Remedy: check who edits the table; its partitions are claimed again and read from the positions there. If a row
-    names a wrong partition, correct the pipeline, and start the consumer again.
+    names a wrong partition, correct the pipeline, and restart the consumer.
     """
 
     code = "KPC-064"

@@ -9,9 +9,9 @@ from coordinator_tasks.core.errors import Refused
 
 class TableRefused(Refused):
     """A table of Delta Lake or Apache Iceberg cannot take the rows: its package is not installed, the table does not
-    exist, its format is newer than the package, or a column does not fit. Nothing was written.
+    exist, its format is newer than the package, or a column does not fit.
 
-    Remedy: do what the text says. The pipeline of this table waits and tries again; other pipelines continue.
+    Remedy: do what the text says. Only the pipeline of this table waits, and tries again.
     """
 
     code = "KPC-029"

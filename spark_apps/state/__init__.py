@@ -19,24 +19,21 @@ class StateRefused(Refused):
 
 
 class StateChanged(CoordinatorError):
-    """The state of a partition was written with a schema that this application cannot read: a column, a state variable
-    or the key has changed. The topic's partitions wait, and their state stays unchanged.
+    """This application cannot read the schema of a partition's state: a column, a state variable or the key has
+    changed. The topic's partitions wait, and their state stays unchanged.
 
-    Remedy: deploy the application that wrote the state. Or give the operator another name, to begin without state.
-    Wider numbers and new nullable columns at the end are allowed.
+    Remedy: deploy the application that wrote the state, or begin without state under another operator name. [Permitted
+    changes](state.md#when-the-processor-changes).
     """
 
     code = "KPC-067"
 
 
 class StatePartitionsAdded(CoordinatorError):
-    """The topic has more partitions than when its state began. Kafka's partitioner now writes most keys to other
-    partitions, which do not have the keys' state. The consumers process no record of the topic, and the state stays
-    unchanged.
+    """The topic has more partitions than when its state began, so most keys now arrive in partitions without their
+    state. The consumers process no record of the topic, and the state stays unchanged.
 
-    Remedy: move the state by `coordinator state rehash`, if all records from before the addition are processed. Or give
-    the operator another name, to begin with empty state at the present positions. If the producers keep each key in its
-    partition, declare `keeps_partition=True`.
+    Remedy: [move the state, begin with empty state, or declare `keeps_partition=True`](state.md#partitions-added).
     """
 
     code = "KPC-100"
@@ -44,17 +41,17 @@ class StatePartitionsAdded(CoordinatorError):
 
 class ProcessorFailed(RecordAtFault, CoordinatorError):
     """A stateful processor raises an error, returns rows of another schema, or keeps more under a key than is allowed.
-    Nothing of the batch was written. The partition waits and is tried again.
+    Nothing of the batch was written. The partition is tried again.
 
-    Remedy: correct the processor and deploy the application, or reset the offset behind the record.
+    Remedy: deploy a corrected processor, or reset the offset behind the record.
     """
 
     code = "KPC-068"
 
 
 class StateDamaged(CoordinatorError):
-    """The table `consumer_state` lacks a column, or has a value that cannot be read, because another program has
-    changed the table. Nothing was written.
+    """Another program has changed the table `consumer_state`: a column is missing, or a value cannot be read. Nothing
+    was written.
 
     Remedy: restore the rows that the text names from a backup, or delete the rows to begin without this state.
     """

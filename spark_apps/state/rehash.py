@@ -40,11 +40,11 @@ Keys = Sequence[tuple[bytes, bytes | None]]
 
 
 class StateNotSettled(LookAgain):
-    """The state of a topic's keys cannot move to other partitions: records from before the addition of partitions are not
-    processed, or the topic changes meanwhile. State that was already moved stays there, and the topic stays held.
+    """The state of a topic's keys cannot move to other partitions: records from before the addition of partitions are
+    not processed, or the topic changes meanwhile. State that has moved stays there; the topic stays held.
 
-    Remedy: if a partition has no leader, or another command moves the state, repeat. If records are not processed,
-    the page about state names the other ways.
+    Remedy: if a partition has no leader, or another command moves the state, repeat. If records are not processed:
+    [other ways](state.md#partitions-added).
     """
 
     code = "KPC-034"

@@ -36,14 +36,14 @@ SECTIONS = (
 )
 """Title, remark, and the tens of the codes."""
 USAGE = (
-    "The command line cannot be understood: an unknown command or option, a missing option, or a value of the wrong type",
+    "An unknown command or option, a missing option, or a value of the wrong type",
     "Add `--help` behind the command",
 )
 FINDINGS = {
-    FindingKind.TWO_OWNERS: "Two consumers report running one partition. One of the two is isolated but still runs, or cannot reach "
-    "ZooKeeper and has lost the partition. Its commits are fenced, but records may be processed twice",
-    FindingKind.NO_OWNER: "These partitions are not read: they have no owner, or the owner has ended, is isolated, is "
-    "absent, or does not run them. The next rebalance gives them to other consumers, or the owner starts them again",
+    FindingKind.TWO_OWNERS: "Two consumers report running one partition: one is isolated but still runs, or cannot reach ZooKeeper "
+    "and has lost the partition. Its commits are fenced, but records may be processed twice",
+    FindingKind.NO_OWNER: "These partitions are not read: they have no owner, or the owner has ended, is isolated or absent, or "
+    "does not run them. The next rebalance gives them to others, or the owner starts them again",
     FindingKind.INTRUDER: "A client without a token commits or subscribes with the topic's group, another cluster manages the same "
     "group, a consumer runs what ZooKeeper never gave it, or commits under a newer token than the owner's. The owner "
     "overwrites such commits; records may be read again",
@@ -52,8 +52,7 @@ FINDINGS = {
     FindingKind.OLD_CODE: "A consumer runs another release than the coordinator, or another version of the code than its fleet asks "
     "for: normal during an upgrade",
     FindingKind.NO_WORD: "The owner's answer or Kafka's commit is missing: the interface does not answer, answers as another "
-    "incarnation, acts on an older plan because the consumer has lost ZooKeeper, or offsets were deleted. Only the "
-    "two remaining sources were compared",
+    "incarnation, acts on an older plan because the consumer has lost ZooKeeper, or offsets were deleted",
 }
 
 

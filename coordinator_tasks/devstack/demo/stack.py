@@ -39,8 +39,7 @@ SEPARATORS = {",": "Kafka's log.dirs", "?": "the address of Airflow's database"}
 class DemoFailed(CoordinatorError):
     """The demonstration could not begin or continue; its processes have ended.
 
-    Remedy: read the cause and the logs' folder in the text. `make demo-stop` ends a demonstration that `KEEP=1` has
-    left running.
+    Remedy: read the cause and the logs. `make demo-stop` ends a demonstration that `KEEP=1` has left running.
     """
 
     code = "KPC-075"

@@ -17,7 +17,7 @@ class EmbeddedError(CoordinatorError):
 class JarsUnavailable(EmbeddedError):
     """The jars of the local Kafka or ZooKeeper could not be fetched, or have another checksum.
 
-    Remedy: check that the Maven registry can be reached, and start again; the text names the log.
+    Remedy: check that the Maven registry can be reached, and start again.
     """
 
     code = "KPC-071"
@@ -33,7 +33,7 @@ class CacheUnavailable(EmbeddedError):
 
 
 class ProcessFailed(EmbeddedError):
-    """A local server did not start, was not ready in time, or ended by itself.
+    """A local server was not ready in time, or ended by itself.
 
     Remedy: read the log that the text names.
     """
@@ -42,9 +42,9 @@ class ProcessFailed(EmbeddedError):
 
 
 class AirflowUnavailable(EmbeddedError):
-    """The local Airflow answered with an error, or was too late.
+    """The local Airflow answered with an error, or too late.
 
-    Remedy: read the logs below the folder that the text names.
+    Remedy: read the logs in the folder that the text names.
     """
 
     code = "KPC-074"
@@ -53,7 +53,7 @@ class AirflowUnavailable(EmbeddedError):
 class ReaderNotCompiled(EmbeddedError):
     """The Java sources of the reader do not compile, or have warnings.
 
-    Remedy: correct the line that the compiler's text names.
+    Remedy: correct the line that the compiler names.
     """
 
     code = "KPC-076"

@@ -53,7 +53,7 @@ def existing(zk: ZooKeeper, paths: Paths, wanted: Callable[[str], bool]) -> Iter
 class SessionChanged(Unavailable):
     """The consumer's session with ZooKeeper ended and another session has begun; the consumer reads again by itself.
 
-    Remedy: nothing, unless the error repeats: then look at ZooKeeper and at pauses of the process.
+    Remedy: if the error repeats, look at ZooKeeper and at pauses of the process.
     """
 
     code = "KPC-045"
