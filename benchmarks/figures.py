@@ -1,6 +1,6 @@
 """The figures at the head of `docs/measurements.md`: single cells of the tables in `benchmarks/results/README.md`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from benchmarks.handoff_lanes import FENCED
@@ -26,40 +26,34 @@ class Figure(NamedTuple):
     target: str = "target"
 
 
-_PAUSE = "{0} ms"
+PAUSE = "{0} ms"
+COMPARED = "hand-offs, compared"
+BOTH = ("Spark's, as it comes", TUNED)
 FIGURES = (
     Figure(
         "stall in the demo: a join, moved partitions, median / worst",
         "demo",
         "join",
         ("total of moved p50 / max, ms",),
-        _PAUSE,
+        PAUSE,
         target="",
     ),
-    Figure(
-        "extra pause: a clean leave, median (worst)",
-        "hand-offs, compared",
-        TITLES[OURS],
-        ("clean leave",),
-        _PAUSE,
-        KAFKA,
-        "",
-    ),
+    Figure("extra pause: a clean leave, median (worst)", COMPARED, TITLES[OURS], ("clean leave",), PAUSE, KAFKA, ""),
     Figure(
         "extra pause: `kill -9`, reported by the launcher",
-        "hand-offs, compared",
+        COMPARED,
         TITLES[OURS],
         ("kill -9, reported by the launcher",),
-        _PAUSE,
+        PAUSE,
         KAFKA,
         "",
     ),
     Figure(
         "extra pause: unreported `kill -9`",
-        "hand-offs, compared",
+        COMPARED,
         TITLES[OURS],
         ("unreported kill -9",),
-        _PAUSE,
+        PAUSE,
         (TITLES[FENCED], *KAFKA),
     ),
     Figure(
@@ -84,7 +78,7 @@ FIGURES = (
         "150 B, 6,000,000 records: ours",
         ("steady, records/s",),
         "{0} records/s",
-        ("Spark's, as it comes", TUNED),
+        BOTH,
         TUNED,
     ),
     Figure(
@@ -93,7 +87,7 @@ FIGURES = (
         "1,000 records/s: ours",
         ("p50", "p95"),
         "{0}, {1} ms",
-        ("Spark's, as it comes", TUNED),
+        BOTH,
     ),
     Figure(
         "cores of an idle consumer with 4 partitions: driver, JVM, source",
@@ -101,7 +95,7 @@ FIGURES = (
         "4 owned partitions: ours",
         ("the driver's Python (ours: the agent)", "JVM", "Python of the source"),
         "{0}, {1}, {2}",
-        ("Spark's, as it comes", TUNED),
+        BOTH,
         target="",
     ),
     Figure(
@@ -109,7 +103,7 @@ FIGURES = (
         "weighted",
         "repair: one joins",
         ("median ms",),
-        _PAUSE,
+        PAUSE,
     ),
     Figure(
         "predicted pauses inside the predicted interval, by load (least, median, most)",
@@ -122,9 +116,9 @@ FIGURES = (
 )
 
 
-def markdown(made: Mapping[str, str]) -> str:
-    """Return the table of the figures, from tables by the name of their place."""
-    rows = [_row(one, made[one.table]) for one in FIGURES]
+def markdown(table_of: Callable[[str], str]) -> str:
+    """Return the table of the figures; `table_of` returns the table of a place."""
+    rows = [_row(one, table_of(one.table)) for one in FIGURES]
     return grid(("figure", "ours", "beside", "target"), rows, ("beside", "target"))
 
 

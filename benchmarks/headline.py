@@ -17,7 +17,6 @@ from benchmarks import (
     pause_predictions,
     pipeline,
     rebalance,
-    scale,
     scale_simulated,
     sinks,
     source,
@@ -46,11 +45,6 @@ PLACES: Sequence[tuple[Path, str, Sequence[str], Callable[..., str]]] = (
     (FURTHER, "latency", ("latency",), latency.markdown),
     (FURTHER, "latency, small", ("latency-small",), latency.markdown),
     (FURTHER, "idle", ("idle",), latency.idle_markdown),
-    (FURTHER, "scale, plain", ("scale-plain",), scale.markdown),
-    (FURTHER, "scale", ("scale",), scale.markdown),
-    (FURTHER, "scale, 50,000 partitions", ("scale-50000",), scale.markdown),
-    (FURTHER, "scale, several topics", ("scale-topics",), scale.markdown),
-    (FURTHER, "scale, ten processes", ("scale-topics-10",), scale.markdown),
     (FURTHER, "scale, the same simulated", ("scale-topics-simulated",), scale_simulated.markdown),
     (FURTHER, "scale, simulated", ("scale-simulated",), scale_simulated.markdown),
     (FURTHER, "a look", ("look",), look.markdown),
@@ -67,23 +61,26 @@ PLACES: Sequence[tuple[Path, str, Sequence[str], Callable[..., str]]] = (
 """Page, the name of the table's place, results, and the function that makes the table from the results."""
 
 
-def placed(text: str, made: str, place: str) -> str:
-    """Return the text with this table between the place's markers. Raises `SystemExit` without them."""
-    first, last = f"<!-- {place}: begin -->", f"<!-- {place}: end -->"
+def split(text: str, place: str) -> tuple[str, str, str]:
+    """Return the text up to this place's marker, the table, and the rest. Raises `SystemExit` without the markers."""
+    first, last = f"<!-- {place}: begin -->\n", f"\n<!-- {place}: end -->"
     before, begin, rest = text.partition(first)
-    _, end, after = rest.partition(last)
+    table, end, after = rest.partition(last)
     if not begin or not end:
-        sys.exit(f"there is no place for the table: put the lines {first} and {last} where it belongs")
-    return f"{before}{begin}\n{made}\n{end}{after}"
+        sys.exit(f"there is no place for the table: put the lines {first}{last} where it belongs")
+    return before + begin, table, end + after
 
 
 def main() -> None:
     texts = {file: file.read_text() for file in (README, MEASUREMENTS, FURTHER)}
-    made: dict[str, str] = {}
+
+    def place(file: Path, name: str, made: str) -> None:
+        before, _, after = split(texts[file], name)
+        texts[file] = f"{before}{made}{after}"
+
     for file, name, results, make in PLACES:
-        made[name] = make(*(json.loads((RESULTS / f"{one}.json").read_text()) for one in results))
-        texts[file] = placed(texts[file], made[name], name)
-    texts[MEASUREMENTS] = placed(texts[MEASUREMENTS], figures.markdown(made), "figures")
+        place(file, name, make(*(json.loads((RESULTS / f"{one}.json").read_text()) for one in results)))
+    place(MEASUREMENTS, "figures", figures.markdown(lambda name: split(texts[FURTHER], name)[1]))
     for file, text in texts.items():
         file.write_text(text)
 

@@ -1,13 +1,13 @@
 """Join, leave, rolling restart and a dead rack at up to 5,000 consumers × 100,000 partitions × 200 topics, without servers.
 
-    python -m benchmarks.scale_simulated [--size 5000x100000x200] [--wants 1] [--changes dead leave restart] [--json FILE]
+    python -m benchmarks.scale_simulated [--size 5000x100000x200] [--wants 1] [--plain] [--changes dead leave restart] [--json FILE]
 
 One process, and a clock that only this program moves. ZooKeeper and Kafka are in memory; ZooKeeper counts the reads, the
 bytes of the answers, and the watches. The coordinator and the consumers' agents are the product's: registration, reads,
 watches, hand-offs, commits and interfaces. Consumers' steps take no time of the clock. The coordinator's steps take the
 processor time that they need here, `ASK_S` for each answer of a consumer, and `TRIP_S` for each round trip.
 
-`--wants`: topics that each consumer registers for; 0 = all. Idle costs are of `IDLE_S` seconds without a change.
+`--wants`: topics that each consumer registers for; 0 = all. `--plain`: no topic's node is packed. Idle costs are of `IDLE_S` seconds without a change.
 """
 
 import argparse
@@ -30,6 +30,7 @@ from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Actor, Answer, Member, Silence, Unreachable
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.ports import Node, Operation, Stat, Watcher
+from coordinator_tasks.core.text.json_fields import MAX_BYTES
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import topics
 from coordinator_tasks.service.plan import transitions
@@ -46,10 +47,12 @@ decoded = lru_cache(1_000)(decode_node)
 PATHS, ACTOR = Paths("scale"), Actor("command", "benchmark")
 TICK_S, IDLE_S, LIMIT_S = 0.1, 20.0, 900.0
 ASK_S = 0.0004
-"""Of a consumer's answer over HTTP, without the decoding: measured by `benchmarks.scale` at 1,000 consumers."""
+"""Of a consumer's answer over HTTP, without the decoding: measured with 1,000 consumers and a real ZooKeeper."""
 TRIP_S = 0.001
 TIMING = Timing(look_s=30.0, fresh_s=60.0)
 """Requests to Kafka are none of ZooKeeper's costs: few."""
+POLICY = Policy(flap_registrations=1_000)
+PLAIN = replace(POLICY, pack_over_bytes=MAX_BYTES)
 REFUSED = Unreachable(Silence.REFUSED, "no process")
 ANSWER_BYTES, ENTRY_BYTES = 88, 4
 """An answer's header and a node's `Stat`; the length before each name of a list."""
@@ -217,6 +220,7 @@ class Site:
 
     size: tuple[int, int, int]
     wants: int
+    policy: Policy = POLICY
     clock: FakeClock = field(default_factory=FakeClock)
     work: Work = field(default_factory=Work)
     consumers: dict[str, Consumer] = field(default_factory=dict)
@@ -240,7 +244,7 @@ class Site:
             statuses=self.interfaces,
             kafka=self.kafka,
             clock=self.clock,
-            policy=Policy(flap_registrations=1_000),
+            policy=self.policy,
             bootstrap_servers="none:9092",
         )
         for topic in self.names:
@@ -361,11 +365,12 @@ def idle(site: Site) -> dict[str, Any]:
     }
 
 
-def simulated(size: tuple[int, int, int], wants: int, changes: Collection[str]) -> Iterator[dict[str, Any]]:
+def simulated(site: Site, changes: Collection[str]) -> Iterator[dict[str, Any]]:
     """Yield the costs of a start, of idle consumers, and of these changes."""
     view.decode_node = decoded  # type: ignore[attr-defined]  # many consumers read the same bytes
-    consumers, tenth = size[0], max(1, size[0] // 10)
-    site, staying = Site(size, wants), size[0] - tenth
+    consumers = site.size[0]
+    tenth = max(1, consumers // 10)
+    staying = consumers - tenth
     rack, first, rest = range(tenth), [staying], range(staying + 1, consumers)
     yield measured(site, f"{staying:,} start", lambda: site.join(range(staying)), staying)
     yield idle(site)
@@ -425,6 +430,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--size", default="5000x100000x200", help="consumers x partitions x topics")
     parser.add_argument("--wants", type=int, default=1, help="topics of each consumer; 0 = all")
+    parser.add_argument("--plain", action="store_true", help="pack no topic's node")
     parser.add_argument(
         "--changes", nargs="*", default=["dead", "leave", "restart"], choices=["dead", "leave", "restart"]
     )
@@ -432,8 +438,10 @@ def main() -> None:
     given = parser.parse_args()
     consumers, partitions, number = map(int, given.size.split("x"))
     kept = json.loads(given.json.read_text()) if given.json.exists() else {**circumstances(), "runs": {}}
-    run = kept["runs"][f"{given.size}, {given.wants or 'all'} wanted"] = []
-    for part in simulated((consumers, partitions, number), given.wants, given.changes):
+    how = f"{given.wants or 'all'} wanted" + (", plain nodes" if given.plain else "")
+    run = kept["runs"][f"{given.size}, {how}"] = []
+    site = Site((consumers, partitions, number), given.wants, PLAIN if given.plain else POLICY)
+    for part in simulated(site, given.changes):
         print(part, file=sys.stderr, flush=True)
         run.append(part)
         given.json.write_text(json.dumps(kept, indent=2) + "\n")
