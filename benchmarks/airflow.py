@@ -11,11 +11,7 @@ from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
 
 
 def airflow_for(
-    folder: Path,
-    clusters: Sequence[str],
-    zookeeper: str,
-    kafka: str,
-    site: Mapping[str, Any],
+    folder: Path, clusters: Sequence[str], zookeeper: str, kafka: str, site: Mapping[str, Any]
 ) -> EmbeddedAirflow:
     """Return an Airflow, not started yet; all clusters are in this ZooKeeper.
 

@@ -60,12 +60,7 @@ TUNED = {
 """Our reader's settings of the Kafka client."""
 STAGES = ("plain", "mapInArrow")
 LIMIT_S = 900.0
-TITLES = {
-    "ours": "ours",
-    "jvm": "Spark's, as it comes",
-    "tuned": "Spark's, tuned",
-    "control": "control",
-}
+TITLES = {"ours": "ours", "jvm": "Spark's, as it comes", "tuned": "Spark's, tuned", "control": "control"}
 TIMES_TUNED = {(150, "plain"): 1.3, (1000, "plain"): 1.4, (150, "mapInArrow"): 1.5, (1000, "mapInArrow"): 1.5}
 """Targets: our steady records/s divided by the records/s of Spark's tuned source."""
 FIGURES = {
@@ -282,10 +277,7 @@ def all_cells(given: argparse.Namespace) -> list[dict[str, Any]]:
     cells: list[dict[str, Any]] = []
     if set(SPARKS) & set(given.sides):
         ensure_jars(CONNECTOR)
-    with (
-        tempfile.TemporaryDirectory(prefix="benchmark-") as folder,
-        EmbeddedKafka(Path(folder)) as kafka,
-    ):
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as folder, EmbeddedKafka(Path(folder)) as kafka:
         for size in SIZES:
             records, topic = given.records * min(SIZES) // size // BATCHES * BATCHES, f"records-{size}"
             fill(kafka.bootstrap_servers, topic, random_values(size), records)

@@ -190,10 +190,7 @@ class Stack:
                     "host": self.zookeeper.connect_string,
                     "extra": {"status_token": self._status_token},
                 },
-                "kafka_default": {
-                    "conn_type": "generic",
-                    "extra": {"bootstrap.servers": self.kafka.bootstrap_servers},
-                },
+                "kafka_default": {"conn_type": "generic", "extra": {"bootstrap.servers": self.kafka.bootstrap_servers}},
                 "spark_default": {"conn_type": "spark", "host": "local[2]"},
             },
             expected_dags=DAGS,
