@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from math import inf
 from multiprocessing.process import BaseProcess
@@ -33,7 +33,6 @@ from random import Random
 from typing import Any
 
 import numpy as np
-import psutil
 
 from benchmarks.airflow import airflow_for
 from benchmarks.circumstances import circumstances
@@ -91,18 +90,13 @@ APART_S = 1.1  # consumers that start at once would send simultaneous heartbeats
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One change of membership: `steps` are, by lane, the live processes after each of its parts.
-
-    In the control: the cores used by the benchmark, and the share of the machine used by everything.
-    """
+    """One change of membership: `steps` are, by lane, the live processes after each of its parts."""
 
     kind: str
     window: Window
     control: Window
     steps: dict[str, list[list[str]]]
     took_s: dict[str, float]
-    own_cores: float
-    busy: float
 
 
 @dataclass
@@ -163,15 +157,11 @@ class Fleet:
                 steps[lane.name].append(lane.keys())
         time.sleep(AFTER_S)
         window = Window(began_at, time.monotonic())
-        psutil.cpu_percent()
-        before_s = _own_cpu_s()
         until = window.to_at + AFTER_S / 2 + window.to_at - began_at
         while time.monotonic() < until:
             self._look()
         control = Window(window.to_at + AFTER_S / 2, until)
-        used_s = sum(now_s - before_s.get(pid, 0.0) for pid, now_s in _own_cpu_s().items())
-        cores = used_s / (until - window.to_at)
-        self.events.append(Event(kind, window, control, steps, took_s, cores, psutil.cpu_percent() / 100))
+        self.events.append(Event(kind, window, control, steps, took_s))
 
     def _settle(self) -> dict[str, float]:
         """Wait for all lanes; return the seconds of each."""
@@ -223,19 +213,8 @@ class Fleet:
                 owners = {partition: one.owner_at(event.window.from_at) for partition, one in courses.items()}
                 fewest = fewest_moves(owners, *event.steps[lane.name])
                 found = impact(courses, event.window, event.control, Window(since, until), fewest)
-                line = line_of(event.kind, lane.name, found, event.took_s[lane.name])
-                cpu = {"own_cores": round(event.own_cores, 2), "busy": round(event.busy, 2)}
-                yield {**line, **cpu}
+                yield line_of(event.kind, lane.name, found, event.took_s[lane.name])
                 since = until
-
-
-def _own_cpu_s() -> dict[int, float]:
-    """Return process → its processor time, for all processes of the benchmark."""
-    me, found = psutil.Process(), dict[int, float]()
-    for one in (me, *me.children(recursive=True)):
-        with suppress(psutil.NoSuchProcess):
-            found[one.pid] = sum(one.cpu_times()[:2])
-    return found
 
 
 def flow_of(ticks: Path) -> Flow:
@@ -308,7 +287,6 @@ def _keep(file: Path | None, result: Mapping[str, Any], ended: str) -> None:
 def measure(given: argparse.Namespace) -> dict[str, Any]:
     """Return all findings, with the circumstances, as written by `--json`."""
     result: dict[str, Any] = {
-        "cores": os.cpu_count(),
         **circumstances(),
         "rounds": given.rounds,
         "per_second": given.per_second,

@@ -87,24 +87,14 @@ GROUPS = {
 }
 """The broker's settings for KIP-848, told to its members."""
 SESSIONS_S = {
-    "eager": 10.0,
-    "cooperative": 10.0,
-    "cooperative-quick": 6.0,
-    "cooperative-static": 6.0,
-    "kip848-5s": 10.0,
-    "kip848-1s": 4.0,
-    "java-cooperative": 6.0,
-    "java-kip848": 4.0,
-    OURS: SESSION_S,
-    FENCED: SESSION_S,
-    OF_THREE: SESSION_S,
-    SPARK: SESSION_S,
+    **dict.fromkeys(("eager", "cooperative", "kip848-5s"), 10.0),
+    **dict.fromkeys(("cooperative-quick", "cooperative-static", "java-cooperative"), 6.0),
+    **dict.fromkeys(("kip848-1s", "java-kip848", OURS, FENCED, OF_THREE, SPARK), SESSION_S),
 }
 BROKER = {"group.consumer.min.heartbeat.interval.ms": "1000", "group.consumer.min.session.timeout.ms": "4000"}
 """Settings that the broker needs for these sessions."""
-PLAIN = (*CLIENTS, OURS)
 JAVA = tuple(JAVA_CLIENTS)
-EVERY = (*PLAIN, *JAVA, SPARK)
+EVERY = (*CLIENTS, OURS, *JAVA, SPARK)
 OPTIONAL = (FENCED, OF_THREE)
 """Only on request: transactional commits, and an ensemble of three ZooKeeper servers."""
 OF_KAFKA = frozenset((*CLIENTS, *JAVA_CLIENTS))
@@ -148,6 +138,8 @@ class Lane(ABC):
         self.owner = np.full(self.partitions, -1)
         self.at = np.zeros(self.partitions)
         self.position = np.zeros(self.partitions, np.int64)
+        if self.name in GROUPS:
+            _configure(self.kafka, self.topic, GROUPS[self.name])
 
     # Events ----------------------------------------------------------------------------------------------------------
 
@@ -304,11 +296,6 @@ class ForkedLane(Lane):
 class ClientLane(ForkedLane):
     """Plain clients of a protocol of Kafka."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.name in GROUPS:
-            _configure(self.kafka, self.topic, GROUPS[self.name])
-
     def order(self, consumer: str) -> tuple[Callable[..., None], ClientOrder]:
         settings = {"bootstrap.servers": self.kafka, "group.id": self.topic, **CLIENTS[self.name]}
         if self.name in STATIC:
@@ -360,8 +347,6 @@ class JavaLane(PreparedLane):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.name in GROUPS:
-            _configure(self.kafka, self.topic, GROUPS[self.name])
         self._class_path = f"{_compiled()}{os.pathsep}{kafka_class_path()}"
 
     def command(self, consumer: str, folder: Path) -> tuple[str, ...]:
@@ -477,20 +462,21 @@ class SparkLane(PreparedLane, OurLane):
     batch_interval_s: float = field(kw_only=True)
 
     def command(self, consumer: str, folder: Path) -> tuple[str, ...]:
-        return (
-            *(sys.executable, "-m", "benchmarks.handoff_spark", "--consumer", consumer, "--cluster", self.topic),
-            *("--topic", self.topic),
-            *("--zookeeper", self.zookeeper, "--kafka", self.kafka, "--session-timeout", str(SESSION_S)),
-            *("--run-folder", str(self.run_folder(consumer).path), "--batch-interval", str(self.batch_interval_s)),
-            *(
-                "--journal",
-                str(self.next_journal(consumer)),
-                "--ready",
-                str(folder / "ready"),
-                "--go",
-                str(folder / "go"),
-            ),
-        )
+        options = {
+            "consumer": consumer,
+            "cluster": self.topic,
+            "topic": self.topic,
+            "zookeeper": self.zookeeper,
+            "kafka": self.kafka,
+            "session-timeout": SESSION_S,
+            "run-folder": self.run_folder(consumer).path,
+            "batch-interval": self.batch_interval_s,
+            "journal": self.next_journal(consumer),
+            "ready": folder / "ready",
+            "go": folder / "go",
+        }
+        given = (f"--{name}={value}" for name, value in options.items())
+        return sys.executable, "-m", "benchmarks.handoff_spark", *given
 
     def spawn(self, consumer: str) -> ManagedProcess:
         self.run_folder(consumer).begin()

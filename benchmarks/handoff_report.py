@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.handoff_lanes import OF_KAFKA, OURS, SPARK
-from benchmarks.handoff_summary import TITLES, joined, measured, tick_ms_of
+from benchmarks.handoff_summary import TITLES, joined, judged, tick_ms_of
 from benchmarks.result import grid, options, report
 
 PARTITIONS = 12
@@ -29,35 +29,23 @@ EVENTS = {
     "gone": "a lost host",
 }
 TITLES_OF_KINDS = {**EVENTS, "crash": "kill -9"}
-DETAILS = (
-    "events",
-    "moved",
-    "quartiles",
-    "worst",
-    "sum",
-    "others",
-    "quartiles",
-    "worst",
-    "control",
-    "worst",
-    "stall",
-    "worst",
-)
+_REST = ("quartiles", "worst")
+DETAILS = ("events", "moved", *_REST, "sum", "others", *_REST, "control", "worst", "stall", "worst")
 COUNTS = {"moves": "moves", "needless": "needless", "lost": "lost", "duplicated": "doubled"}
 
 
 def compared(*measured_results: Mapping[str, Any]) -> str:
     """Return Markdown, with the circumstances above: the first result's, and different machines of the others."""
-    results = [joined([one]) for one in measured_results]
+    results = [judged(one) for one in measured_results]
     first = results[0]
-    titles = [
+    titles = (
         "",
         "events of each kind, at least",
         "usual",
         *EVENTS.values(),
         "partitions that stay, at worst",
         "target",
-    ]
+    )
     rows = [_row(one, of, first) for of in results for one in TITLES]
     killed = {name for of in results for name, kind in _cells(of) if kind == "crash"}
     return "\n".join(
@@ -74,10 +62,7 @@ def compared(*measured_results: Mapping[str, Any]) -> str:
 
 
 def _title(contender: str, result: Mapping[str, Any], first: Mapping[str, Any]) -> str:
-    """Return a row's title.
-
-    The contender, its transitions' runner, and the machine's processor if different from the first.
-    """
+    """Return the contender, the transitions' runner, and the machine's processor if different from the first."""
     machine = f"on {result['processor']}" if _machine(result) != _machine(first) else ""
     batches = f"a batch every {result['batch_interval_s']:g} s" if contender == SPARK else ""
     by = "under Airflow" if result.get("airflow") else ""
@@ -105,7 +90,7 @@ def _sessions(seconds: Mapping[str, float]) -> str:
 
 def one_number(result: Mapping[str, Any]) -> str:
     """Markdown: the README's sentence on the extra pause of a join, beside two of Kafka's protocols."""
-    first = joined([result])
+    first = judged(result)
     cells, tick_ms = _cells(first), tick_ms_of(first)
     ours, *others = (_middle(cells[one, "join"]["moved"], tick_ms) for one in (OURS, *BESIDE))
     beside = " and ".join(f"{pause} ms with {TITLES[one]}" for one, pause in zip(BESIDE, others, strict=True))
@@ -143,7 +128,7 @@ def _row(contender: str, result: Mapping[str, Any], first: Mapping[str, Any]) ->
     asked = [one for one in result["targets"] if (one["partitions"], one["contender"]) == (PARTITIONS, contender)]
     of_kinds = {kind: [_limit_of(one) for one in asked if one["kind"] == kind and not one["met"]] for kind in EVENTS}
     missed = [f"{TITLES_OF_KINDS[kind]} ({', '.join(limits)})" for kind, limits in of_kinds.items() if limits]
-    target = f"**missed**: {', '.join(missed)}" if missed else "met" if asked else "–"
+    target = _verdict(missed, asked)
     events = str(min(one["runs"] for one in own.values()))
     return [_title(contender, result, first), events, _undisturbed(own.values()), *moved, others, target]
 
@@ -170,6 +155,8 @@ def details(result: Mapping[str, Any], partitions: int) -> str:
         counts = [f"{cell[name]:,}" for name in COUNTS]
         title = f"{TITLES_OF_KINDS[cell['kind']]}: {TITLES[cell['contender']]}"
         waited = cell["waited"]
+        own = [one for one in asked if (one["contender"], one["kind"]) == (cell["contender"], cell["kind"])]
+        late = [f"{_limit_of(one)} {one['limit_ms']:,.0f}" for one in own if not one["met"]]
         found = (
             title,
             str(cell["runs"]),
@@ -179,7 +166,7 @@ def details(result: Mapping[str, Any], partitions: int) -> str:
             *(number(one[of]) if one["n"] else "–" for one in both for of in ("median", "worst")),
             *counts,
             f"{cell['settled_s']:.1f}",
-            _target([one for one in asked if (one["contender"], one["kind"]) == (cell["contender"], cell["kind"])]),
+            _verdict(late, own),
         )
         rows.append(found)
     missed = [f"{one['kind']}, {TITLES[one['contender']]}, {one['what']}" for one in asked if not one["met"]]
@@ -187,9 +174,7 @@ def details(result: Mapping[str, Any], partitions: int) -> str:
     return f"{grid(titles, rows, ('target',))}\n\n{said}"
 
 
-def _target(asked: Sequence[Mapping[str, Any]]) -> str:
-    """Return whether a row meets its targets, and the missed targets with their milliseconds."""
-    missed = [f"{_limit_of(one)} {one['limit_ms']:,.0f}" for one in asked if not one["met"]]
+def _verdict(missed: Sequence[str], asked: Collection[object]) -> str:
     return f"**missed**: {', '.join(missed)}" if missed else "met" if asked else "–"
 
 
@@ -234,7 +219,7 @@ def _calls(result: Mapping[str, Any]) -> str:
 
 def in_full(result: Mapping[str, Any]) -> str:
     """Return Markdown: the calls of a measurement, and all findings. Shown in a separate page."""
-    whole = joined([result])
+    whole = judged(result)
     partitions = sorted({cell["partitions"] for cell in whole["summary"]})
     return "\n\n".join([f"{_where(whole)}.", _calls(whole), *(details(whole, one) for one in partitions)])
 
@@ -280,7 +265,7 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("files", type=result_of, nargs="+", metavar="FILE")
     given = parser.parse_args()
-    report(measured(joined(given.files)), in_full, given.json)
+    report(joined(given.files), in_full, given.json)
 
 
 if __name__ == "__main__":

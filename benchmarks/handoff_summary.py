@@ -32,9 +32,9 @@ TITLES = {
     OF_THREE: "ours, plain clients, three ZooKeeper servers",
     SPARK: "ours, Spark applications",
 }
-MOVED_MS = {OURS: (50.0, 200.0), FENCED: (50.0, 200.0), OF_THREE: (50.0, 200.0), SPARK: (300.0, 1000.0)}
+MOVED_MS = {**dict.fromkeys((OURS, FENCED, OF_THREE), (50.0, 200.0)), SPARK: (300.0, 1000.0)}
 """Median and worst that a hand-off may add."""
-UNMOVED_MS = {OURS: (10.0, 50.0), FENCED: (10.0, 50.0), OF_THREE: (10.0, 50.0), SPARK: (50.0, 250.0)}
+UNMOVED_MS = {**dict.fromkeys((OURS, FENCED, OF_THREE), (10.0, 50.0)), SPARK: (50.0, 250.0)}
 """Differences that count as equal to the control: less than half a tick, and an occasional pause of any process."""
 OF_A_CALL = ("measured_on", "commit", "load_before", "load_after", "took_s")
 MACHINE = ("cores", "processor", "memory_gib")
@@ -53,9 +53,10 @@ def line_of(kind: str, contender: str, found: Impact, took_s: float) -> dict[str
     return {
         "kind": kind,
         "contender": contender,
-        "moved_ms": [[_ms(one) for one in pair] for pair in found.moved.values()],
-        "unmoved_ms": [[_ms(one) for one in pair] for pair in found.unmoved.values()],
-        "waited_ms": [[_ms(one) for one in pair] for pair in found.waited.values()],
+        **{
+            f"{name}_ms": [[_ms(one) for one in pair] for pair in getattr(found, name).values()]
+            for name in ("moved", "unmoved", "waited")
+        },
         "moves": found.changes,
         "needless": found.needless,
         "lost": found.lost,
@@ -79,34 +80,18 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "kind": kind,
             "contender": contender,
             "runs": len(own),
-            "moved": beyond([one["moved_ms"] for one in own]),
-            "unmoved": beyond([one["unmoved_ms"] for one in own]),
-            "waited": beyond([one["waited_ms"] for one in own]),
+            **{name: beyond([one[f"{name}_ms"] for one in own]) for name in ("moved", "unmoved", "waited")},
             "stall": _spread([[_number(pair[0]) for pair in one["moved_ms"]] for one in own]),
             "control": _spread([[_number(pair[1]) for pair in (*one["moved_ms"], *one["unmoved_ms"])] for one in own]),
-            "moves": sum(one["moves"] for one in own),
-            "needless": sum(one["needless"] for one in own),
-            "lost": sum(one["lost"] for one in own),
-            "duplicated": sum(one["duplicated"] for one in own),
+            **{name: sum(one[name] for one in own) for name in ("moves", "needless", "lost", "duplicated")},
             "settled_s": median(one["settled_s"] for one in own),
         }
         for (partitions, kind, contender), own in cells.items()
     ]
 
 
-def judged(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the result with its summary and the targets."""
-    cells = summary(result["runs"])
-    return {**result, "summary": cells, "targets": targets(cells, airflow=bool(result.get("airflow")))}
-
-
-def measured(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the result without the additions of `judged`: the content of a file."""
-    return {name: it for name, it in result.items() if name not in ("summary", "targets")}
-
-
 def joined(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return several calls as one; `calls` has the circumstances, contenders and kinds of each.
+    """Return the content of a file with several calls; `calls` has the circumstances, contenders and kinds of each.
 
     Raises `SystemExit` for results of different machines or options, since a table compares its rows, and for a run in
     two results, which would count twice.
@@ -125,7 +110,14 @@ def joined(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         sys.exit(f"{said}; name each file once, and none beside one that it was joined into")
     runs = [run for one in results for run in one["runs"]]
     shared = {name: it for name, it in results[0].items() if name not in (*OF_A_CALL, "rounds", "ended")}
-    return judged({**shared, "calls": [call for one in results for call in calls(one)], "runs": runs})
+    return {**shared, "calls": [call for one in results for call in calls(one)], "runs": runs}
+
+
+def judged(*results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return several calls as one, with the summary and the targets."""
+    whole = joined(results)
+    cells = summary(whole["runs"])
+    return {**whole, "summary": cells, "targets": targets(cells, airflow=bool(whole.get("airflow")))}
 
 
 def calls(result: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -134,13 +126,11 @@ def calls(result: Mapping[str, Any]) -> list[dict[str, Any]]:
         return list(result["calls"])
     runs = result["runs"]
     own = {
-        **{name: result[name] for name in OF_A_CALL},
         "rounds": len({run["round"] for run in runs}),
         "contenders": [one for one in TITLES if any(run["contender"] == one for run in runs)],
         "kinds": list(dict.fromkeys(run["kind"] for run in runs)),
-        **{name: result[name] for name in ("ended",) if name in result},
     }
-    return [own]
+    return [{**{name: result[name] for name in (*OF_A_CALL, "ended") if name in result}, **own}]
 
 
 def beyond(runs: Sequence[Pairs]) -> dict[str, float | None]:

@@ -2,13 +2,7 @@
 
 import pytest
 
-from benchmarks.autoscale import (
-    CAPACITY,
-    PARTITIONS,
-    START_UP_S,
-    Fleet,
-    run,
-)
+from benchmarks.autoscale import CAPACITY, PARTITIONS, START_UP_S, Fleet, run
 
 
 def test_consumers_read_at_most_what_they_give_and_records_are_kept() -> None:

@@ -4,21 +4,13 @@ from typing import Any
 
 import pytest
 
-from benchmarks.handoff_summary import joined, measured, quartiles, summary, targets
+from benchmarks.handoff_summary import joined, judged, quartiles, summary, targets
 
 
 def run(
     contender: str, kind: str, moved: list[list[float | None]], unmoved: list[list[float | None]]
 ) -> dict[str, Any]:
-    counts = {
-        "moves": len(moved),
-        "needless": 0,
-        "lost": 0,
-        "duplicated": 1,
-        "settled_s": 2.0,
-        "own_cores": 1.0,
-        "busy": 0.5,
-    }
+    counts = {"moves": len(moved), "needless": 0, "lost": 0, "duplicated": 1, "settled_s": 2.0}
     stalls = {"moved_ms": moved, "unmoved_ms": unmoved, "waited_ms": moved}
     return {"partitions": 48, "kind": kind, "contender": contender, **stalls, **counts}
 
@@ -87,12 +79,11 @@ def test_a_death_has_a_target_by_how_it_becomes_known(
 
 def test_what_several_calls_have_measured_is_judged_as_one() -> None:
     first, later = ({**CALL, "load_after": 1.25}, {**CALL, "commit": "cafe", "took_s": 5})
-    whole = joined(
-        [
-            {**first, "rounds": 1, "runs": [{"round": 0, **one} for one in RUNS[:2]]},
-            {**later, "rounds": 2, "runs": [{"round": n, **one} for n, one in enumerate(RUNS[2:])]},
-        ]
+    files = (
+        {**first, "rounds": 1, "runs": [{"round": 0, **one} for one in RUNS[:2]]},
+        {**later, "rounds": 2, "runs": [{"round": n, **one} for n, one in enumerate(RUNS[2:])]},
     )
+    whole = judged(*files)
     assert whole["summary"] == summary(RUNS)
     assert whole["targets"] == targets(summary(RUNS))
     assert whole["calls"] == [
@@ -100,7 +91,7 @@ def test_what_several_calls_have_measured_is_judged_as_one() -> None:
         {**later, "rounds": 2, "contenders": ["ours"], "kinds": ["join", "crash"]},
     ]
     assert not whole.keys() & CALL.keys(), "each call has its own"
-    assert joined([measured(whole)]) == whole, "what is kept is what was joined"
+    assert judged(joined(files)) == whole, "what is kept is what was joined"
 
 
 @pytest.mark.parametrize(("name", "value"), [("airflow", True), ("per_second", 200.0), ("batch_interval_s", 0.2)])
