@@ -35,13 +35,11 @@ ADVICE = (
 )
 
 
-class JavaUnavailable(Refused):
+class JavaUnavailable(Refused, code="KPC-023"):
     """No Java that can run PySpark and the local servers was found.
 
     Remedy: install Java 17, or set `JAVA_HOME`.
     """
-
-    code = "KPC-023"
 
     def __init__(self, why: str) -> None:
         self.says = f"Java {OLDEST} to {NEWEST} is needed by Spark, ZooKeeper and Kafka, but {why}"

@@ -29,42 +29,39 @@ class CoordinatorError(Exception):
 
     code: ClassVar[str] = "KPC-001"
 
+    def __init_subclass__(cls, code: str = "") -> None:
+        cls.code = code or cls.code
+
     @property
     def told(self) -> str:
         """Return the code, and the text in one line, for a person."""
         return f"{self.code}: {in_one_line(str(self))}"
 
 
-class Refused(CoordinatorError):
+class Refused(CoordinatorError, code="KPC-010"):
     """The request contradicts the present state, a value is out of bounds, or a destructive action lacks `--yes`.
 
     Remedy: correct the value that the text names.
     """
 
-    code = "KPC-010"
 
-
-class InvalidName(Refused):
+class InvalidName(Refused, code="KPC-011"):
     """A cluster, topic, consumer, application, version or consumer group has an invalid name.
 
     Remedy: choose another name. Names begin with a letter or a digit, and have letters, digits, `.`, `_` and `-`; a
     consumer group has at most 255 printable characters.
     """
 
-    code = "KPC-011"
 
-
-class IdInUse(Refused):
+class IdInUse(Refused, code="KPC-015"):
     """A second process has started with the id of a live consumer.
 
     Remedy: use another id, or end the other process first. A consumer that lost its id during an absence keeps its
     partitions until others take over, and then ends.
     """
 
-    code = "KPC-015"
 
-
-class TopicConflict(Refused):
+class TopicConflict(Refused, code="KPC-013"):
     """The topic is missing in Kafka, was recreated, or another cluster manages it for the same group or has not closed
     it yet.
 
@@ -73,218 +70,172 @@ class TopicConflict(Refused):
     there](howto/remove-topic.md#move-a-topic-to-another-cluster), or choose another group.
     """
 
-    code = "KPC-013"
 
-
-class GroupInUse(Refused):
+class GroupInUse(Refused, code="KPC-014"):
     """Another client subscribes with the consumer group, so Kafka refuses every commit of this product.
 
     Remedy: stop the client, or give the client another group.
     """
 
-    code = "KPC-014"
 
-
-class CommitFenced(Refused):
+class CommitFenced(Refused, code="KPC-016"):
     """Kafka refuses the commits of these partitions: another consumer has taken them over (`fence=transactional`).
     Nothing is lost.
 
     Remedy: if there was no rebalance, look for a process that was believed dead.
     """
 
-    code = "KPC-016"
-
     def __init__(self, problem: str, partitions: tuple[int, ...]) -> None:
         super().__init__(problem)
         self.partitions = partitions
 
 
-class NotManaged(Refused):
+class NotManaged(Refused, code="KPC-012"):
     """This cluster does not know the topic, consumer, group, rebalance or application.
 
     Remedy: correct the name or the settings, or add what is missing; the text lists the known names.
     """
 
-    code = "KPC-012"
 
-
-class BadOffsets(Refused):
+class BadOffsets(Refused, code="KPC-017"):
     """A position, a file of offsets or an undo is not valid.
 
     Remedy: correct the file or the position: [offsets](howto/offsets.md). A reset can be taken back once.
     """
 
-    code = "KPC-017"
 
-
-class BadStrategy(Refused):
+class BadStrategy(Refused, code="KPC-018"):
     """A strategy or a parameter is unknown, or a strategy of the site cannot be imported or fails; the topic is held.
 
     Remedy: correct the [strategy or parameter](assignors.md).
     """
 
-    code = "KPC-018"
 
-
-class BadFleet(Refused):
+class BadFleet(Refused, code="KPC-019"):
     """The fleet is not valid, a consumer id is listed twice or in two fleets, or this host may not launch the fleet.
 
     Remedy: correct the fleet, or [allow the launch](allowed.md).
     """
 
-    code = "KPC-019"
 
-
-class BadSettings(Refused):
+class BadSettings(Refused, code="KPC-020"):
     """Settings are missing, wrong, contradictory, or in a file that other users may read; nothing was opened.
 
     Remedy: correct the [setting](reference/settings.md).
     """
 
-    code = "KPC-020"
 
-
-class NoAccess(Refused):
+class NoAccess(Refused, code="KPC-021"):
     """ZooKeeper or Kafka refuses the log-in or a right, or a folder in ZooKeeper is open or belongs to another account.
 
     Remedy: grant the right, or run the command, that the text names. `coordinator doctor` checks every right.
     """
 
-    code = "KPC-021"
 
-
-class BadOption(Refused):
+class BadOption(Refused, code="KPC-022"):
     """An option of the Spark source is unknown, not supported, or has a wrong value; the query does not start.
 
     Remedy: correct the [option](options.md).
     """
 
-    code = "KPC-022"
 
-
-class BadUpgrade(Refused):
+class BadUpgrade(Refused, code="KPC-024"):
     """An upgrade cannot begin (unknown version, another upgrade or redeployment under way, steps that do not increase
     from 1 to 100 percent, a topic frozen or in another upgrade), or the upgrade to act on is not under way.
 
     Remedy: see `upgrade-report`.
     """
 
-    code = "KPC-024"
 
-
-class BadRule(Refused):
+class BadRule(Refused, code="KPC-025"):
     """A site's own rule for upgrades is unknown, cannot be imported, raises, or returns neither a text, `None` nor a
     boolean.
 
     Remedy: correct the rule. If a step was held, the upgrade is paused: `continue-upgrade` or `roll-back-upgrade`.
     """
 
-    code = "KPC-025"
 
-
-class NotEntitled(Refused):
+class NotEntitled(Refused, code="KPC-026"):
     """The setting `budget.approvers` does not name this person; the plan still waits.
 
     Remedy: ask a person whom the text names, or change the setting.
     """
 
-    code = "KPC-026"
 
-
-class ApprovalVoid(Refused):
+class ApprovalVoid(Refused, code="KPC-027"):
     """No such plan waits for approval: the plan was done, has changed, or needs no approval.
 
     Remedy: approve the plan that `plan --dry-run` shows. The command needs the same `budget` in its settings as the
     process that plans.
     """
 
-    code = "KPC-027"
 
-
-class BadGrowth(Refused):
+class BadGrowth(Refused, code="KPC-028"):
     """The limits of a fleet's growth contradict each other or are out of bounds, or `--act` was given for pods.
 
     Remedy: correct the limits. For pods, omit `--act`: Kubernetes sets their number.
     """
 
-    code = "KPC-028"
 
-
-class LookAgain(CoordinatorError):
+class LookAgain(CoordinatorError, code="KPC-030"):
     """Something changed between reading and writing, or a partition is moving.
 
     Remedy: if the error persists, wait until `topics` shows Stable.
     """
 
-    code = "KPC-030"
 
-
-class NodeMissing(LookAgain):
+class NodeMissing(LookAgain, code="KPC-031"):
     """A node in ZooKeeper was removed between reading and writing.
 
     Remedy: if the error persists, the cluster's folder was deleted: start `run` or `reconcile`, which creates the
     folder.
     """
 
-    code = "KPC-031"
 
-
-class NodeExists(LookAgain):
+class NodeExists(LookAgain, code="KPC-032"):
     """Another process created the node in ZooKeeper at the same moment.
 
     Remedy: repeat.
     """
 
-    code = "KPC-032"
 
-
-class Unavailable(CoordinatorError):
+class Unavailable(CoordinatorError, code="KPC-040"):
     """A neighbour does not answer; nothing changes, and consumers continue with their partitions.
 
     Remedy: check that the neighbour can be reached from this host, then repeat.
     """
 
-    code = "KPC-040"
 
-
-class StoreUnavailable(Unavailable):
+class StoreUnavailable(Unavailable, code="KPC-041"):
     """ZooKeeper does not answer, or the connection broke: a write may or may not have been applied. Consumers continue.
 
     Remedy: check ZooKeeper and its address; look at the present state before you repeat.
     """
 
-    code = "KPC-041"
 
-
-class DiscoveryUnavailable(Unavailable):
+class DiscoveryUnavailable(Unavailable, code="KPC-043"):
     """The registry of consumers (ZooKeeper, or the folder of `discovery`) does not answer; nothing is planned, and
     consumers finish what has begun.
 
     Remedy: check that the folder is there and writable.
     """
 
-    code = "KPC-043"
 
-
-class KafkaUnavailable(Unavailable):
+class KafkaUnavailable(Unavailable, code="KPC-042"):
     """The brokers do not answer within `answer_timeout_s`, or could not answer a part of a request; nothing was
     changed.
 
     Remedy: check that `bootstrap.servers` can be reached from this host.
     """
 
-    code = "KPC-042"
 
-
-class Malformed(CoordinatorError):
+class Malformed(CoordinatorError, code="KPC-050"):
     """Another program has written a node in ZooKeeper, or an answer, in a wrong format. Nothing else is held up.
 
     Remedy: correct or remove the node with ZooKeeper's own client.
 
     `path` is the znode; the text says what is wrong with the node, and `remedy` what to do.
     """
-
-    code = "KPC-050"
 
     remedy = "correct or remove the node by hand"
 
@@ -297,13 +248,11 @@ class Malformed(CoordinatorError):
         return type(self), (self.path, self.problem)
 
 
-class UnknownVersion(Malformed):
+class UnknownVersion(Malformed, code="KPC-051"):
     """A later release wrote the node in a format that this release does not know.
 
     Remedy: install that release here as well.
     """
-
-    code = "KPC-051"
 
     remedy = "install the release that has written it here as well"
 

@@ -18,42 +18,34 @@ ON_ERROR, SHARE, PER_MINUTE, TOPIC = "onError", "onErrorShare", "onErrorPerMinut
 """Settings of a pipeline with which a site overrides `OnError`."""
 
 
-class DeadLettersRefused(Refused):
+class DeadLettersRefused(Refused, code="KPC-090"):
     """The pipeline or its settings ask for a treatment of bad records that is not possible. The query does not start.
 
     Remedy: correct the setting or the pipeline, or create the topic that the text names.
     """
 
-    code = "KPC-090"
 
-
-class TooManyDeadLetters(CoordinatorError):
+class TooManyDeadLetters(CoordinatorError, code="KPC-091"):
     """Within a minute, more records of a partition failed than allowed, so the pipeline is at fault. The partition
     waits at the first failing record; nothing of its batch was written.
 
     Remedy: correct the cause. Or raise [the bound](dead-letters.md#the-bound), skip the records, or reset the offset.
     """
 
-    code = "KPC-091"
 
-
-class RecordHasProblem(RecordAtFault, CoordinatorError):
+class RecordHasProblem(RecordAtFault, CoordinatorError, code="KPC-092"):
     """The problem column reports a bad record, and bad records stop the partition.
 
     Remedy: look at the record. Let such records become dead letters or be skipped, or reset the offset behind the
     record.
     """
 
-    code = "KPC-092"
 
-
-class LetterUnreadable(Malformed):
+class LetterUnreadable(Malformed, code="KPC-093"):
     """A row of the table `consumer_dead_letters` is from a later release, or another program has changed the table.
 
     Remedy: use the release that wrote the row, or delete the row.
     """
-
-    code = "KPC-093"
 
     remedy = "use the release that wrote the row, or drop the row"
 

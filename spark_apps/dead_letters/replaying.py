@@ -26,13 +26,11 @@ REPLAYING = "replay"
 """Stands in place of a consumer's name."""
 
 
-class LettersChanged(LookAgain):
+class LettersChanged(LookAgain, code="KPC-033"):
     """Another process has replayed or dropped the same dead letters meanwhile. Their records were not processed here.
 
     Remedy: repeat.
     """
-
-    code = "KPC-033"
 
 
 @dataclass(slots=True)

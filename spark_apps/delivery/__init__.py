@@ -28,13 +28,11 @@ class Delivery(StrEnum):
     EXACTLY_ONCE = "exactly-once"
 
 
-class SinkUnavailable(Unavailable):
+class SinkUnavailable(Unavailable, code="KPC-044"):
     """The sink of a consumer does not answer. The partitions wait, with retries.
 
     Remedy: check the database that the pipeline writes to.
     """
-
-    code = "KPC-044"
 
 
 def sink_is_away(error: str) -> bool:
@@ -49,7 +47,7 @@ class RecordAtFault(Exception):
     """Base class of our own errors that a record's content causes."""
 
 
-class StateElsewhere(CoordinatorError):
+class StateElsewhere(CoordinatorError, code="KPC-101"):
     """Another owner has kept the partition's state in another database, such as a SQLite file of another host. The
     partition is not read, and nothing is changed.
 
@@ -57,18 +55,14 @@ class StateElsewhere(CoordinatorError):
     not wanted, reset the offset with `--state reset`.
     """
 
-    code = "KPC-101"
 
-
-class PositionMoved(CoordinatorError):
+class PositionMoved(CoordinatorError, code="KPC-064"):
     """The sink's position, under the consumer's own token, is not the start of the batch, because the table of
     positions was edited or emptied. Or a row names a partition that the batch does not have. Nothing was written.
 
     Remedy: check who edits the table; its partitions are claimed again and read from the positions there. If a row
     names a wrong partition, correct the pipeline, and restart the consumer.
     """
-
-    code = "KPC-064"
 
 
 @dataclass(frozen=True, slots=True)

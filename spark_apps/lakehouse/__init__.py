@@ -7,11 +7,9 @@ A commit succeeds only if no other commit has changed an entry since the read. `
 from coordinator_tasks.core.errors import Refused
 
 
-class TableRefused(Refused):
+class TableRefused(Refused, code="KPC-029"):
     """A table of Delta Lake or Apache Iceberg cannot take the rows: its package is not installed, the table does not
     exist, its format is newer than the package, or a column does not fit.
 
     Remedy: do what the text says. Only the pipeline of this table waits, and tries again.
     """
-
-    code = "KPC-029"

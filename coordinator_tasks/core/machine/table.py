@@ -58,13 +58,11 @@ TRANSITIONS: Mapping[State, Mapping[Signal, State]] = {
 }
 
 
-class TableBroken(CoordinatorError):
+class TableBroken(CoordinatorError, code="KPC-052"):
     """The coordinator's decision and the table of states disagree: a defect of this product, found before the write.
 
     Remedy: report the defect with the output of `topics --json` and `history TOPIC --json`.
     """
-
-    code = "KPC-052"
 
 
 def signal_of_plan(draft: Draft) -> Signal:

@@ -36,13 +36,11 @@ SEPARATORS = {",": "Kafka's log.dirs", "?": "the address of Airflow's database"}
 """
 
 
-class DemoFailed(CoordinatorError):
+class DemoFailed(CoordinatorError, code="KPC-075"):
     """The demonstration could not begin or continue; its processes have ended.
 
     Remedy: read the cause and the logs. `make demo-stop` ends a demonstration that `KEEP=1` has left running.
     """
-
-    code = "KPC-075"
 
 
 class Folders:

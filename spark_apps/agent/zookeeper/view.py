@@ -50,13 +50,11 @@ def existing(zk: ZooKeeper, paths: Paths, wanted: Callable[[str], bool]) -> Iter
                 yield topic, node
 
 
-class SessionChanged(Unavailable):
+class SessionChanged(Unavailable, code="KPC-045"):
     """The consumer's session with ZooKeeper ended and another session has begun; the consumer reads again by itself.
 
     Remedy: if the error repeats, look at ZooKeeper and at pauses of the process.
     """
-
-    code = "KPC-045"
 
 
 @dataclass(frozen=True, slots=True)
