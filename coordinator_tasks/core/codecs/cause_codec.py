@@ -10,15 +10,13 @@ from coordinator_tasks.core.model import Cause, CauseKind, Ending
 
 _CAUSE = Shape(
     Cause,
-    {
-        "kind": Item("kind", kinds.choice(CauseKind)),
-        "names": Item("names", kinds.TEXTS, (), sparse=True),
-        "partitions": Item("partitions", kinds.RANGES, (), sparse=True),
-        "by": Item("by", kinds.TEXT, "", sparse=True),
-        "why": Item("why", kinds.TEXT, "", sparse=True),
-        "ending": Item("ending", kinds.optional(kinds.choice(Ending)), None, sparse=True),
-        "amount": Item("amount", kinds.REAL, 0.0, sparse=True),
-    },
+    Item("kind", kinds.choice(CauseKind)),
+    Item("names", kinds.TEXTS, (), sparse=True),
+    Item("partitions", kinds.RANGES, (), sparse=True),
+    Item("by", kinds.TEXT, "", sparse=True),
+    Item("why", kinds.TEXT, "", sparse=True),
+    Item("ending", kinds.optional(kinds.choice(Ending)), None, sparse=True),
+    Item("amount", kinds.REAL, 0.0, sparse=True),
 )
 T = TypeVar("T")
 

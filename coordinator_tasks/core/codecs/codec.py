@@ -32,143 +32,119 @@ _ASSIGNED_BYTES = len('"0":"c",') + len('"0":1,')
 """The least bytes of an assigned partition in the plain form: the entries for owner and epoch."""
 _TEXTS_BY_NAME, _COUNTS_BY_NAME = kinds.by_name(kinds.TEXT), kinds.by_name(kinds.COUNT)
 _HANDOFF = Shape(
-    Handoff, {"from": Item("giver", kinds.TEXT), "to": Item("taker", kinds.TEXT), "epoch": Item("epoch", kinds.COUNT)}
+    Handoff,
+    Item("from", kinds.TEXT, attribute="giver"),
+    Item("to", kinds.TEXT, attribute="taker"),
+    Item("epoch", kinds.COUNT),
 )
 _SEEK = Shape(
     Seek,
-    {
-        "offset": Item("offset", kinds.NUMBER),
-        "epoch": Item("epoch", kinds.COUNT),
-        "state": Item("state", kinds.optional(kinds.choice(StateOnReset)), None, sparse=True),
-    },
+    Item("offset", kinds.NUMBER),
+    Item("epoch", kinds.COUNT),
+    Item("state", kinds.optional(kinds.choice(StateOnReset)), None, sparse=True),
 )
-TOKEN = Shape(
-    Token,
-    {
-        "epoch": Item("epoch", kinds.COUNT),
-        "incarnation": Item("incarnation", kinds.COUNT),
-        "generation": Item("generation", kinds.GENERATION),
-    },
-)
+TOKEN = Shape(Token, Item("epoch", kinds.COUNT), Item("incarnation", kinds.COUNT), Item("generation", kinds.GENERATION))
 _NODE = Shape(
     TopicNode,
-    {
-        "bootstrap.servers": Item("bootstrap_servers", kinds.TEXT),
-        "group.id": Item("group_id", kinds.TEXT),
-        "epoch": Item("epoch", kinds.COUNT),
-        "generation": Item("generation", kinds.GENERATION),
-        "topicId": Item("topic_id", kinds.TEXT, ""),
-        "startingOffsets": Item("start", kinds.choice(StartRule), StartRule.EARLIEST),
-        "initialPartitions": Item("initial_partitions", kinds.NUMBER, 0),
-        "assignments": Item("assignments", kinds.by_partition(kinds.TEXT)),
-        "since": Item("since", kinds.by_partition(kinds.COUNT)),
-        "handoff": Item("handoff", kinds.by_partition(_HANDOFF.nested)),
-        "incarnations": Item("incarnations", _COUNTS_BY_NAME),
-        "guarded": Item("guarded", kinds.PARTITION_SET),
-        "supersedes": Item("supersedes", _COUNTS_BY_NAME),
-        "paused": Item("paused", kinds.PARTITION_SET),
-        "removed": Item("removed", kinds.FLAG, False),
-        # Releases without one of these fields refuse the node, so their consumers go on by the former node.
-        # An earlier release wrote the properties among the node's own fields.
-        "properties": Item(
-            "properties",
-            FieldKind(lambda fields, name: usable(fields.nested(name, fields.data).data), _TEXTS_BY_NAME.write),
-            sparse=True,
-        ),
-        "seeks": Item("seeks", kinds.by_partition(_SEEK.nested), sparse=True),
-    },
+    Item("bootstrap.servers", kinds.TEXT, attribute="bootstrap_servers"),
+    Item("group.id", kinds.TEXT, attribute="group_id"),
+    Item("epoch", kinds.COUNT),
+    Item("generation", kinds.GENERATION),
+    Item("topicId", kinds.TEXT, ""),
+    Item("startingOffsets", kinds.choice(StartRule), StartRule.EARLIEST, attribute="start"),
+    Item("initialPartitions", kinds.NUMBER, 0),
+    Item("assignments", kinds.by_partition(kinds.TEXT)),
+    Item("since", kinds.by_partition(kinds.COUNT)),
+    Item("handoff", kinds.by_partition(_HANDOFF.nested)),
+    Item("incarnations", _COUNTS_BY_NAME),
+    Item("guarded", kinds.PARTITION_SET),
+    Item("supersedes", _COUNTS_BY_NAME),
+    Item("paused", kinds.PARTITION_SET),
+    Item("removed", kinds.FLAG, False),
+    # Releases without one of these fields refuse the node, so their consumers go on by the former node.
+    # An earlier release wrote the properties among the node's own fields.
+    Item(
+        "properties",
+        FieldKind(lambda fields, name: usable(fields.nested(name, fields.data).data), _TEXTS_BY_NAME.write),
+        sparse=True,
+    ),
+    Item("seeks", kinds.by_partition(_SEEK.nested), sparse=True),
 )
 _AGO = Shape(
     Ago,
-    {
-        "read": Item("read_s", kinds.optional(kinds.SPAN)),
-        "passed": Item("passed_s", kinds.optional(kinds.SPAN)),
-        "empty": Item("empty_s", kinds.optional(kinds.SPAN)),
-        "usual": Item("usual_s", kinds.optional(kinds.SPAN)),  # missing in releases of earlier versions
-    },
+    Item("read", kinds.optional(kinds.SPAN), attribute="read_s"),
+    Item("passed", kinds.optional(kinds.SPAN), attribute="passed_s"),
+    Item("empty", kinds.optional(kinds.SPAN), attribute="empty_s"),
+    Item("usual", kinds.optional(kinds.SPAN), attribute="usual_s"),  # missing in releases of earlier versions
 )
 _RELEASE = Shape(
     Release,
-    {
-        "epoch": Item("epoch", kinds.COUNT),
-        "by": Item("by", kinds.TEXT),
-        "incarnation": Item("incarnation", kinds.COUNT),
-        "offset": Item("offset", kinds.NUMBER),
-        "generation": Item("generation", kinds.GENERATION),
-        "token": Item("token", TOKEN.nested),
-        "ago": Item("ago", kinds.measured(_AGO.nested), sparse=True),  # missing in releases of earlier versions
-    },
+    Item("epoch", kinds.COUNT),
+    Item("by", kinds.TEXT),
+    Item("incarnation", kinds.COUNT),
+    Item("offset", kinds.NUMBER),
+    Item("generation", kinds.GENERATION),
+    Item("token", TOKEN.nested),
+    Item("ago", kinds.measured(_AGO.nested), sparse=True),  # missing in releases of earlier versions
 )
 _STATE = Shape(
     with_former_causes(TopicState),
-    {
-        "state": Item("state", kinds.choice(State)),
-        "toStart": Item("to_start", kinds.by_name(kinds.PARTITIONS)),
-        "toClose": Item("to_close", kinds.by_name(kinds.PARTITIONS)),
-        "epochs": Item("epochs", kinds.by_partition(kinds.COUNT)),
-        "rebalance": Item("rebalance", kinds.TEXT, ""),
-        "since": Item("since_at", kinds.TIME, 0.0),
-        "began": Item("began_at", kinds.TIME, 0.0),
-        "cause": Item("cause", kinds.TEXT, ""),
-        "targets": Item("targets", _COUNTS_BY_NAME),
-        "planned": Item("planned", kinds.TEXT, ""),
-        "restarts": Item("restarts", kinds.by_name(kinds.NUMBER)),
-        "recovered": Item("recovered", kinds.by_name(kinds.REALS), sparse=True),
-        "causes": CAUSES,
-    },
+    Item("state", kinds.choice(State)),
+    Item("toStart", kinds.by_name(kinds.PARTITIONS)),
+    Item("toClose", kinds.by_name(kinds.PARTITIONS)),
+    Item("epochs", kinds.by_partition(kinds.COUNT)),
+    Item("rebalance", kinds.TEXT, ""),
+    Item("since", kinds.TIME, 0.0, attribute="since_at"),
+    Item("began", kinds.TIME, 0.0, attribute="began_at"),
+    Item("cause", kinds.TEXT, ""),
+    Item("targets", _COUNTS_BY_NAME),
+    Item("planned", kinds.TEXT, ""),
+    Item("restarts", kinds.by_name(kinds.NUMBER)),
+    Item("recovered", kinds.by_name(kinds.REALS), sparse=True),
+    CAUSES,
 )
 _ROLLBACK = Shape(
     Rollback,
-    {
-        "rebalance": Item("rebalance", kinds.TEXT),
-        "assignments": Item("assignments", kinds.by_partition(kinds.TEXT)),
-        "targets": Item("targets", _COUNTS_BY_NAME),
-        "by": Item("by", kinds.TEXT, ""),
-        "why": Item("why", kinds.TEXT, ""),
-        "at": Item("at", kinds.TIME, 0.0),
-        "for": Item("for_s", kinds.TIME, 0.0),
-    },
+    Item("rebalance", kinds.TEXT),
+    Item("assignments", kinds.by_partition(kinds.TEXT)),
+    Item("targets", _COUNTS_BY_NAME),
+    Item("by", kinds.TEXT, ""),
+    Item("why", kinds.TEXT, ""),
+    Item("at", kinds.TIME, 0.0),
+    Item("for", kinds.TIME, 0.0, attribute="for_s"),
 )
 _SPLIT = Shape(
     Split,
-    {
-        "fleet": Item("app", kinds.TEXT),
-        "consumers": Item("consumers", kinds.TEXTS),
-        "partitions": Item("partitions", kinds.PARTITION_SET, frozenset()),
-    },
+    Item("fleet", kinds.TEXT, attribute="app"),
+    Item("consumers", kinds.TEXTS),
+    Item("partitions", kinds.PARTITION_SET, frozenset()),
 )
 _APPROVAL = Shape(
     Approval,
-    {
-        "digest": Item("digest", kinds.TEXT),
-        "granted": Item("granted", kinds.FLAG),
-        "by": Item("by", kinds.TEXT, ""),
-        "why": Item("why", kinds.TEXT, ""),
-        "at": Item("at", kinds.TIME, 0.0),
-    },
+    Item("digest", kinds.TEXT),
+    Item("granted", kinds.FLAG),
+    Item("by", kinds.TEXT, ""),
+    Item("why", kinds.TEXT, ""),
+    Item("at", kinds.TIME, 0.0),
 )
 _CONFIG = Shape(
     TopicConfig,
-    {
-        "topic": Item("topic", kinds.TEXT),
-        "topicId": Item("topic_id", kinds.TEXT),
-        "bootstrap.servers": Item("bootstrap_servers", kinds.TEXT),
-        "group.id": Item("group_id", kinds.TEXT),
-        "strategy": Item("strategy", kinds.TEXT, "balanced"),
-        "parameters": Item("parameters", _TEXTS_BY_NAME),
-        "startingOffsets": Item("start", kinds.choice(StartRule), StartRule.EARLIEST),
-        "initialPartitions": Item("initial_partitions", kinds.NUMBER, 0),
-        "properties": Item(
-            "properties", FieldKind(lambda fields, name: usable(fields.nested(name, {}).data), _TEXTS_BY_NAME.write)
-        ),
-        "pins": Item("pins", kinds.by_partition(kinds.TEXT)),
-        "paused": Item("paused", kinds.PARTITION_SET),
-        "frozen": Item("frozen", kinds.FLAG, False),
-        "removed": Item("removed", kinds.FLAG, False),
-        "rollback": Item("rollback", kinds.optional(_ROLLBACK.nested), sparse=True),
-        "split": Item("split", kinds.optional(_SPLIT.nested), sparse=True),
-        "approval": Item("approval", kinds.optional(_APPROVAL.nested), None, sparse=True),
-    },
+    Item("topic", kinds.TEXT),
+    Item("topicId", kinds.TEXT),
+    Item("bootstrap.servers", kinds.TEXT, attribute="bootstrap_servers"),
+    Item("group.id", kinds.TEXT, attribute="group_id"),
+    Item("strategy", kinds.TEXT, "balanced"),
+    Item("parameters", _TEXTS_BY_NAME),
+    Item("startingOffsets", kinds.choice(StartRule), StartRule.EARLIEST, attribute="start"),
+    Item("initialPartitions", kinds.NUMBER, 0),
+    Item("properties", FieldKind(lambda fields, name: usable(fields.nested(name, {}).data), _TEXTS_BY_NAME.write)),
+    Item("pins", kinds.by_partition(kinds.TEXT)),
+    Item("paused", kinds.PARTITION_SET),
+    Item("frozen", kinds.FLAG, False),
+    Item("removed", kinds.FLAG, False),
+    Item("rollback", kinds.optional(_ROLLBACK.nested), sparse=True),
+    Item("split", kinds.optional(_SPLIT.nested), sparse=True),
+    Item("approval", kinds.optional(_APPROVAL.nested), None, sparse=True),
 )
 
 encode_release = _RELEASE.encode

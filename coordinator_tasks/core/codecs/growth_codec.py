@@ -22,42 +22,36 @@ class Growth:
 
 _LIMITS = Shape(
     Limits,
-    {
-        "min": Item("least", kinds.NUMBER),
-        "max": Item("most", kinds.NUMBER),
-        "spare": Item("spare", kinds.NUMBER, 0),
-        "utilisation": Item("utilisation", kinds.REAL, 0.7),
-        "catchUp": Item("catch_up_s", kinds.SPAN, 300.0),
-        "startUp": Item("start_up_s", kinds.SPAN, 60.0),
-        "window": Item("window_s", kinds.SPAN, 180.0),
-        "growPause": Item("grow_pause_s", kinds.SPAN, 60.0),
-        "shrinkPause": Item("shrink_pause_s", kinds.SPAN, 300.0),
-        "act": Item("act", kinds.FLAG, False),
-    },
+    Item("min", kinds.NUMBER, attribute="least"),
+    Item("max", kinds.NUMBER, attribute="most"),
+    Item("spare", kinds.NUMBER, 0),
+    Item("utilisation", kinds.REAL, 0.7),
+    Item("catchUp", kinds.SPAN, 300.0, attribute="catch_up_s"),
+    Item("startUp", kinds.SPAN, 60.0, attribute="start_up_s"),
+    Item("window", kinds.SPAN, 180.0, attribute="window_s"),
+    Item("growPause", kinds.SPAN, 60.0, attribute="grow_pause_s"),
+    Item("shrinkPause", kinds.SPAN, 300.0, attribute="shrink_pause_s"),
+    Item("act", kinds.FLAG, False),
 )
 _MOVE = Shape(
     GrowthMove,
-    {
-        "topic": Item("topic", kinds.TEXT),
-        "partition": Item("partition", kinds.NUMBER),
-        "from": Item("giver", kinds.TEXT),
-        "to": Item("taker", kinds.TEXT),
-    },
+    Item("topic", kinds.TEXT),
+    Item("partition", kinds.NUMBER),
+    Item("from", kinds.TEXT, attribute="giver"),
+    Item("to", kinds.TEXT, attribute="taker"),
 )
 _DECISION = Shape(
     GrowthDecision,
-    {
-        "kind": Item("kind", kinds.choice(What)),
-        "at": Item("at", kinds.TIME),
-        "count": Item("count", kinds.NUMBER),
-        "desired": Item("desired", kinds.NUMBER),
-        "reasons": Item("reasons", kinds.TEXTS),
-        "leaves": Item("leaves", kinds.TEXTS),
-        "moves": Item("moves", _MOVE.listed),
-        "throughput": Item("throughput", kinds.REAL, 0.0),
-        "lag": Item("lag", kinds.REAL, 0.0),
-        "acted": Item("acted", kinds.FLAG, False),
-    },
+    Item("kind", kinds.choice(What)),
+    Item("at", kinds.TIME),
+    Item("count", kinds.NUMBER),
+    Item("desired", kinds.NUMBER),
+    Item("reasons", kinds.TEXTS),
+    Item("leaves", kinds.TEXTS),
+    Item("moves", _MOVE.listed),
+    Item("throughput", kinds.REAL, 0.0),
+    Item("lag", kinds.REAL, 0.0),
+    Item("acted", kinds.FLAG, False),
 )
 
 
@@ -67,14 +61,12 @@ def _wanted(fields: Fields, name: str) -> tuple[tuple[float, int], ...]:
 
 _MEMORY = Shape(
     Memory,
-    {
-        "capacity": Item("capacity", kinds.REAL, 0.0),
-        "decisions": Item("decisions", _DECISION.listed),
-        "wanted": Item("wanted", FieldKind(_wanted, lambda found: [{"at": at, "count": count} for at, count in found])),
-        "latest": Item("latest", kinds.optional(_DECISION.nested)),
-    },
+    Item("capacity", kinds.REAL, 0.0),
+    Item("decisions", _DECISION.listed),
+    Item("wanted", FieldKind(_wanted, lambda found: [{"at": at, "count": count} for at, count in found])),
+    Item("latest", kinds.optional(_DECISION.nested)),
 )
-_GROWTH = Shape(Growth, {"limits": Item("limits", _LIMITS.nested), "memory": Item("memory", _MEMORY.nested)})
+_GROWTH = Shape(Growth, Item("limits", _LIMITS.nested), Item("memory", _MEMORY.nested))
 
 encode_growth = _GROWTH.encode
 

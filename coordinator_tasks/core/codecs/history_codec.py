@@ -48,38 +48,32 @@ def _read_moves(fields: Fields, name: str) -> tuple[Move, ...]:
     return tuple(sorted(moves, key=lambda move: move.partition))
 
 
-_REASON = Shape(Reason, {"text": Item("text", kinds.TEXT), "partitions": Item("partitions", kinds.RANGES)})
+_REASON = Shape(Reason, Item("text", kinds.TEXT), Item("partitions", kinds.RANGES))
 _PLAN = Shape(
     Explanation,
-    {
-        "strategy": Item("strategy", kinds.TEXT),
-        "inputs": Item("inputs", kinds.TEXT, ""),
-        "summary": Item("summary", kinds.TEXT, ""),
-        "reasons": Item("moves", _REASON.listed),
-        "wasAt": Item("was_at", kinds.by_partition(kinds.NUMBER), {}, sparse=True),
-        "undoes": Item("undoes", kinds.TEXT, "", sparse=True),
-    },
+    Item("strategy", kinds.TEXT),
+    Item("inputs", kinds.TEXT, ""),
+    Item("summary", kinds.TEXT, ""),
+    Item("reasons", _REASON.listed, attribute="moves"),
+    Item("wasAt", kinds.by_partition(kinds.NUMBER), {}, sparse=True),
+    Item("undoes", kinds.TEXT, "", sparse=True),
 )
 _ACTOR = Shape(
     Actor,
-    {
-        "kind": Item("kind", kinds.TEXT, ""),
-        "who": Item("who", kinds.TEXT, ""),
-        "dag": Item("dag", kinds.TEXT, ""),
-        "run": Item("run", kinds.TEXT, ""),
-        "task": Item("task", kinds.TEXT, ""),
-        "try": Item("attempt", kinds.NUMBER, 0),
-    },
+    Item("kind", kinds.TEXT, ""),
+    Item("who", kinds.TEXT, ""),
+    Item("dag", kinds.TEXT, ""),
+    Item("run", kinds.TEXT, ""),
+    Item("task", kinds.TEXT, ""),
+    Item("try", kinds.NUMBER, 0, attribute="attempt"),
 )
 _UNMOVED = Shape(
     Unmoved,
-    {
-        "partitions": Item("partitions", kinds.NUMBER),
-        "longest": Item("longest_s", kinds.REAL),
-        "partition": Item("partition", kinds.NUMBER),
-        "consumer": Item("consumer", kinds.TEXT),
-        "before": Item("before_s", kinds.REAL),
-    },
+    Item("partitions", kinds.NUMBER),
+    Item("longest", kinds.REAL, attribute="longest_s"),
+    Item("partition", kinds.NUMBER),
+    Item("consumer", kinds.TEXT),
+    Item("before", kinds.REAL, attribute="before_s"),
 )
 
 
@@ -157,49 +151,43 @@ def _read_pauses(fields: Fields, name: str) -> Pauses:
 
 _RECORD = Shape(
     with_former_causes(Record),
-    {
-        "topic": Item("topic", kinds.TEXT),
-        "from": Item("source", kinds.choice(State)),
-        "to": Item("target", kinds.choice(State)),
-        "epoch": Item("epoch", kinds.COUNT),
-        "generation": Item("generation", kinds.GENERATION, ""),
-        "rebalance": Item("rebalance", kinds.TEXT, ""),
-        "cause": Item("cause", kinds.TEXT, ""),
-        "actor": Item("actor", _ACTOR.nested, Actor("")),
-        "at": Item("at", kinds.TIME),
-        "lasted": Item("lasted_s", kinds.REAL, 0.0),
-        "rebalanceLasted": Item("rebalance_s", kinds.REAL, 0.0),
-        "moves": Item("moves", FieldKind(_read_moves, _write_moves)),
-        "confirmed": Item("confirmed", kinds.by_name(kinds.PARTITIONS)),
-        "counts": Item("counts", kinds.by_name(kinds.NUMBER)),
-        "digest": Item("digest", kinds.TEXT, ""),
-        "incarnations": Item("incarnations", kinds.by_name(kinds.COUNT)),
-        "plan": Item("plan", kinds.optional(_PLAN.nested), sparse=True),  # missing in records of earlier releases
-        "pauses": Item("pauses", kinds.optional(FieldKind(_read_pauses, _write_pauses)), sparse=True),
-        "unasked": Item("unasked", kinds.FLAG, False, sparse=True),
-        "causes": CAUSES,
-    },
+    Item("topic", kinds.TEXT),
+    Item("from", kinds.choice(State), attribute="source"),
+    Item("to", kinds.choice(State), attribute="target"),
+    Item("epoch", kinds.COUNT),
+    Item("generation", kinds.GENERATION, ""),
+    Item("rebalance", kinds.TEXT, ""),
+    Item("cause", kinds.TEXT, ""),
+    Item("actor", _ACTOR.nested, Actor("")),
+    Item("at", kinds.TIME),
+    Item("lasted", kinds.REAL, 0.0, attribute="lasted_s"),
+    Item("rebalanceLasted", kinds.REAL, 0.0, attribute="rebalance_s"),
+    Item("moves", FieldKind(_read_moves, _write_moves)),
+    Item("confirmed", kinds.by_name(kinds.PARTITIONS)),
+    Item("counts", kinds.by_name(kinds.NUMBER)),
+    Item("digest", kinds.TEXT, ""),
+    Item("incarnations", kinds.by_name(kinds.COUNT)),
+    Item("plan", kinds.optional(_PLAN.nested), sparse=True),  # missing in records of earlier releases
+    Item("pauses", kinds.optional(FieldKind(_read_pauses, _write_pauses)), sparse=True),
+    Item("unasked", kinds.FLAG, False, sparse=True),
+    CAUSES,
 )
 
 _CHANGE = Shape(
     FieldChange,
-    {
-        "node": Item("node", kinds.TEXT),
-        "field": Item("field", kinds.TEXT),
-        "before": Item("before", kinds.TEXT, ""),
-        "after": Item("after", kinds.TEXT, ""),
-    },
+    Item("node", kinds.TEXT),
+    Item("field", kinds.TEXT),
+    Item("before", kinds.TEXT, ""),
+    Item("after", kinds.TEXT, ""),
 )
 _ASKED = Shape(
     ActionRecord,
-    {
-        "action": Item("action", kinds.TEXT),
-        "about": Item("about", kinds.TEXT),
-        "actor": Item("actor", _ACTOR.nested),
-        "at": Item("at", kinds.TIME),
-        "why": Item("why", kinds.TEXT, ""),
-        "changes": Item("changes", _CHANGE.listed, ()),
-    },
+    Item("action", kinds.TEXT),
+    Item("about", kinds.TEXT),
+    Item("actor", _ACTOR.nested),
+    Item("at", kinds.TIME),
+    Item("why", kinds.TEXT, ""),
+    Item("changes", _CHANGE.listed, ()),
 )
 
 encode_asked = _ASKED.encode

@@ -52,72 +52,57 @@ def _said(fields: Fields, name: str) -> str:
 
 _MEMBER = Shape(
     Member,
-    {
-        "consumer": Item("consumer", kinds.TEXT),
-        "incarnation": Item("incarnation", kinds.COUNT),
-        "address": Item("address", FieldKind(_address)),
-        "bootId": Item("boot_id", kinds.TEXT, ""),
-        "rack": Item("rack", kinds.TEXT, ""),
-        "capacity": Item("capacity", kinds.REAL, 1.0),
-        "topics": Item("topics", kinds.TEXTS),
-        "direct": Item("direct", kinds.FLAG, True),
-        "process": Item("process", kinds.TEXT, ""),
-        "attributes": Item("attributes", kinds.by_name(kinds.TEXT)),
-        "formats": Item("formats", kinds.TEXTS),
-        "release": Item("release", kinds.TEXT, "", sparse=True),
-        "sparkUi": Item("spark_ui", FieldKind(_said), "", sparse=True),
-        "applicationId": Item("application_id", FieldKind(_said), "", sparse=True),
-    },
+    Item("consumer", kinds.TEXT),
+    Item("incarnation", kinds.COUNT),
+    Item("address", FieldKind(_address)),
+    Item("bootId", kinds.TEXT, ""),
+    Item("rack", kinds.TEXT, ""),
+    Item("capacity", kinds.REAL, 1.0),
+    Item("topics", kinds.TEXTS),
+    Item("direct", kinds.FLAG, True),
+    Item("process", kinds.TEXT, ""),
+    Item("attributes", kinds.by_name(kinds.TEXT)),
+    Item("formats", kinds.TEXTS),
+    Item("release", kinds.TEXT, "", sparse=True),
+    Item("sparkUi", FieldKind(_said), "", sparse=True),
+    Item("applicationId", FieldKind(_said), "", sparse=True),
 )
 _ABSENCE = Shape(
     Absence,
-    {
-        "incarnation": Item("incarnation", kinds.COUNT),
-        "since": Item("since_at", kinds.TIME),
-        "refused": Item("refused_at", kinds.TIME, 0.0),
-    },
+    Item("incarnation", kinds.COUNT),
+    Item("since", kinds.TIME, attribute="since_at"),
+    Item("refused", kinds.TIME, 0.0, attribute="refused_at"),
 )
 _CLAIM = Shape(
     IdClaim,
-    {
-        "incarnation": Item("incarnation", kinds.COUNT),
-        "address": Item("address", FieldKind(_known_address), ""),
-        "bootId": Item("boot_id", kinds.TEXT, ""),
-        "direct": Item("direct", kinds.FLAG, True),
-        "registered": Item("registered", kinds.NUMBER, 0),
-        "process": Item("process", kinds.TEXT, ""),
-        "answered": Item("answered", kinds.COUNT, 0),
-        "ended": Item("ended", kinds.by_count(kinds.choice(Ending))),
-        "reasons": Item("reasons", kinds.by_count(FieldKind(lambda fields, name: one_line(fields.text(name))))),
-        "registrations": Item("registrations", kinds.REALS),
-        "absence": Item("absence", kinds.optional(_ABSENCE.nested)),
-        "refused": Item("refused_at", kinds.TIME, 0.0, sparse=True),
-        "failedAt": Item(
-            "failed_at", kinds.by_count(kinds.TIME), {}, sparse=True
-        ),  # missing in claims of earlier versions
-    },
+    Item("incarnation", kinds.COUNT),
+    Item("address", FieldKind(_known_address), ""),
+    Item("bootId", kinds.TEXT, ""),
+    Item("direct", kinds.FLAG, True),
+    Item("registered", kinds.NUMBER, 0),
+    Item("process", kinds.TEXT, ""),
+    Item("answered", kinds.COUNT, 0),
+    Item("ended", kinds.by_count(kinds.choice(Ending))),
+    Item("reasons", kinds.by_count(FieldKind(lambda fields, name: one_line(fields.text(name))))),
+    Item("registrations", kinds.REALS),
+    Item("absence", kinds.optional(_ABSENCE.nested)),
+    Item("refused", kinds.TIME, 0.0, sparse=True, attribute="refused_at"),
+    Item("failedAt", kinds.by_count(kinds.TIME), {}, sparse=True),  # missing in claims of earlier versions
 )
-_DIRECTED = {
-    "by": Item("by", kinds.TEXT),
-    "why": Item("why", kinds.TEXT, ""),
-    "at": Item("at", kinds.TIME, 0.0),
-    "incarnation": Item("incarnation", kinds.COUNT, 0),
-}
+_DIRECTED = (
+    Item("by", kinds.TEXT),
+    Item("why", kinds.TEXT, ""),
+    Item("at", kinds.TIME, 0.0),
+    Item("incarnation", kinds.COUNT, 0),
+)
 _ISOLATION = Shape(
-    Isolation,
-    {
-        **_DIRECTED,
-        "until": Item("until_at", kinds.TIME, 0.0),
-        "readmit": Item("readmit", kinds.FLAG, False),
-    },
+    Isolation, *_DIRECTED, Item("until", kinds.TIME, 0.0, attribute="until_at"), Item("readmit", kinds.FLAG, False)
 )
 _OWNER = Shape(
     DrainOwner,
-    {
-        "kind": Item("kind", kinds.choice(DrainKind)),
-        "fleet": Item("fleet", kinds.TEXT, "", sparse=True),
-        "version": Item("version", kinds.TEXT, "", sparse=True),
-    },
+    Item("kind", kinds.choice(DrainKind)),
+    Item("fleet", kinds.TEXT, "", sparse=True),
+    Item("version", kinds.TEXT, "", sparse=True),
 )
 
 
@@ -133,54 +118,46 @@ def _draining(by: str, why: str, at: float, incarnation: int, leaving: int, owne
 
 _DRAINING = Shape(
     _draining,
-    {
-        **_DIRECTED,
-        "leaving": Item("leaving", kinds.COUNT, 0),
-        "owner": Item("owner", FieldKind(kinds.optional(_OWNER.nested).read, _write_owner), None, sparse=True),
-    },
+    *_DIRECTED,
+    Item("leaving", kinds.COUNT, 0),
+    Item("owner", FieldKind(kinds.optional(_OWNER.nested).read, _write_owner), None, sparse=True),
 )
 _RESTART = Shape(
     PlannedRestart,
-    {
-        "by": Item("by", kinds.TEXT),
-        "why": Item("why", kinds.TEXT, ""),
-        "at": Item("at", kinds.TIME, 0.0),
-        "until": Item("until_at", kinds.TIME),
-        "incarnation": Item("incarnation", kinds.COUNT),
-        "moves": Item("moves", kinds.FLAG, False),
-        "partitions": Item("partitions", kinds.by_name(kinds.PARTITION_SET), {}, sparse=True),
-        "capacity": Item("capacity", kinds.REAL, 1.0),
-        "rack": Item("rack", kinds.TEXT, "", sparse=True),
-        "attributes": Item("attributes", kinds.by_name(kinds.TEXT), {}, sparse=True),
-    },
+    Item("by", kinds.TEXT),
+    Item("why", kinds.TEXT, ""),
+    Item("at", kinds.TIME, 0.0),
+    Item("until", kinds.TIME, attribute="until_at"),
+    Item("incarnation", kinds.COUNT),
+    Item("moves", kinds.FLAG, False),
+    Item("partitions", kinds.by_name(kinds.PARTITION_SET), {}, sparse=True),
+    Item("capacity", kinds.REAL, 1.0),
+    Item("rack", kinds.TEXT, "", sparse=True),
+    Item("attributes", kinds.by_name(kinds.TEXT), {}, sparse=True),
 )
 _DIRECTIVE = Shape(
     Directive,
-    {
-        "isolated": Item("isolation", kinds.optional(_ISOLATION.nested)),
-        "draining": Item("draining", kinds.optional(_DRAINING.nested)),
-        "restart": Item("restart", kinds.optional(_RESTART.nested), None, sparse=True),
-    },
+    Item("isolated", kinds.optional(_ISOLATION.nested), attribute="isolation"),
+    Item("draining", kinds.optional(_DRAINING.nested)),
+    Item("restart", kinds.optional(_RESTART.nested), None, sparse=True),
 )
-_VERSION_ITEMS = {
-    "application": Item("application", kinds.TEXT),
-    "arguments": Item("arguments", kinds.TEXTS),
-    "conf": Item("conf", kinds.by_name(kinds.TEXT)),
-    "environment": Item("environment", kinds.by_name(kinds.TEXT), {}, sparse=True),
-    "code": Item("code", kinds.TEXT, "", sparse=True),
-}
-FLEET_VERSION = Shape(FleetVersion, _VERSION_ITEMS).nested
+_APPLICATION = Item("application", kinds.TEXT)
+_LAUNCH = (
+    Item("arguments", kinds.TEXTS),
+    Item("conf", kinds.by_name(kinds.TEXT)),
+    Item("environment", kinds.by_name(kinds.TEXT), {}, sparse=True),
+    Item("code", kinds.TEXT, "", sparse=True),
+)
+FLEET_VERSION = Shape(FleetVersion, _APPLICATION, *_LAUNCH).nested
 _FLEET = Shape(
     Fleet,
-    {
-        "application": _VERSION_ITEMS["application"],
-        "consumers": Item("consumers", kinds.TEXTS),
-        **{name: item for name, item in _VERSION_ITEMS.items() if name != "application"},
-        "replaced": Item("replaced", kinds.by_name(kinds.COUNT), {}, sparse=True),
-        "name": Item("name", kinds.TEXT, "", sparse=True),
-        "versions": Item("versions", kinds.by_name_in_order(FLEET_VERSION), {}, sparse=True),
-        "runs": Item("runs", kinds.by_name(kinds.TEXT), {}, sparse=True),
-    },
+    _APPLICATION,
+    Item("consumers", kinds.TEXTS),
+    *_LAUNCH,
+    Item("replaced", kinds.by_name(kinds.COUNT), {}, sparse=True),
+    Item("name", kinds.TEXT, "", sparse=True),
+    Item("versions", kinds.by_name_in_order(FLEET_VERSION), {}, sparse=True),
+    Item("runs", kinds.by_name(kinds.TEXT), {}, sparse=True),
 )
 
 encode_member, encode_claim = _MEMBER.encode, _CLAIM.encode

@@ -1,6 +1,7 @@
-"""JSON objects as tables. Each field is a line with name, attribute, kind and default."""
+"""JSON objects as tables. Each field is a line with name, kind and default."""
 
-from collections.abc import Callable, Collection, Mapping
+import re
+from collections.abc import Callable, Collection
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -22,25 +23,33 @@ class FieldKind(NamedTuple):
 
 
 class Item(NamedTuple):
-    """A field. Without a `default` the field is required. A `sparse` field is written only if not empty."""
+    """A field. Without a `default` the field is required. A `sparse` field is written only if not empty.
 
-    attribute: str
+    `attribute`: the attribute with the value; by default the name in snake case.
+    """
+
+    name: str
     kind: FieldKind
     default: Any = MISSING
     sparse: bool = False
+    attribute: str = ""
+
+    @property
+    def place(self) -> str:
+        return self.attribute or re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", self.name)
 
 
 class Shape(Generic[T]):
-    """The JSON object of a class: names of fields in the order in which they are written."""
+    """The JSON object of a class: fields in the order in which they are written."""
 
-    def __init__(self, made: Callable[..., T], items: Mapping[str, Item]) -> None:
+    def __init__(self, made: Callable[..., T], *items: Item) -> None:
         self._made = made
-        self._reads = [(name, one.attribute, one.kind.read, one.default) for name, one in items.items()]
-        got = [(name, attrgetter(one.attribute), one.kind.write) for name, one in items.items()]
-        self._empty: dict[str, Any] = dict.fromkeys(items)  # keeps the order of the names
+        self._reads = [(one.name, one.place, one.kind.read, one.default) for one in items]
+        got = [(one.name, attrgetter(one.place), one.kind.write) for one in items]
+        self._empty: dict[str, Any] = dict.fromkeys(one.name for one in items)  # keeps the order of the names
         self._plain = [(name, attribute) for name, attribute, write in got if not write]
         self._written = [(name, attribute, write) for name, attribute, write in got if write]
-        self._sparse = [name for name, one in items.items() if one.sparse]
+        self._sparse = [one.name for one in items if one.sparse]
 
     def read(self, fields: Fields, **more: Any) -> T:
         """Return the object; raises `Malformed`. `more`: attributes that the JSON does not have."""

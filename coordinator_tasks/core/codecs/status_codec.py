@@ -57,79 +57,67 @@ _REPORTS = FieldKind(lambda fields, name: _sentences(fields.texts(name)), list)
 
 _LAST_PASS = Shape(
     LastPass,
-    {
-        "n": Item("epoch", kinds.COUNT),
-        "a": Item("after_s", kinds.SPAN),
-        "u": Item("usual_s", kinds.optional(kinds.SPAN)),
-    },
+    Item("n", kinds.COUNT, attribute="epoch"),
+    Item("a", kinds.SPAN, attribute="after_s"),
+    Item("u", kinds.optional(kinds.SPAN), attribute="usual_s"),
 )
 _LAST_PASS_FIELD = kinds.measured(_LAST_PASS.nested)
 _TAKEN = Shape(
     Taken,
-    {
-        "waited": Item("waited", kinds.NUMBER),
-        "ago": Item("ago_s", kinds.optional(kinds.SPAN)),
-        "batch": Item("batch_s", kinds.SPAN, 0.0),
-        "released": Item("released_s", kinds.optional(kinds.SPAN)),
-        "lastPass": Item("last_pass", _LAST_PASS_FIELD, sparse=True),  # missing in answers of earlier versions
-    },
+    Item("waited", kinds.NUMBER),
+    Item("ago", kinds.optional(kinds.SPAN), attribute="ago_s"),
+    Item("batch", kinds.SPAN, 0.0, attribute="batch_s"),
+    Item("released", kinds.optional(kinds.SPAN), attribute="released_s"),
+    Item("lastPass", _LAST_PASS_FIELD, sparse=True),  # missing in answers of earlier versions
 )
 _STALL = Shape(
     Stall,
-    {
-        "longest": Item("longest_s", kinds.SPAN),
-        "partition": Item("partition", kinds.NUMBER),
-        "partitions": Item("partitions", kinds.NUMBER),
-        "before": Item("before_s", kinds.SPAN, 0.0),
-    },
+    Item("longest", kinds.SPAN, attribute="longest_s"),
+    Item("partition", kinds.NUMBER),
+    Item("partitions", kinds.NUMBER),
+    Item("before", kinds.SPAN, 0.0, attribute="before_s"),
 )
 _OVERWRITTEN = Shape(
     Overwritten,
-    {
-        "by": Item("by", FieldKind(lambda fields, name: cut(fields.text(name), MAX_ID_BYTES))),
-        "epoch": Item("epoch", kinds.COUNT),
-        "ago": Item("ago_s", kinds.SPAN),
-    },
+    Item("by", FieldKind(lambda fields, name: cut(fields.text(name), MAX_ID_BYTES))),
+    Item("epoch", kinds.COUNT),
+    Item("ago", kinds.SPAN, attribute="ago_s"),
 )
 LAST_TIMER_MS = 253_402_300_799_000
 """The end of the year 9999, the latest time that a page can show. A later timer is read as this time."""
 _STATE = Shape(
     StateSize,
-    {
-        "rows": Item("rows", kinds.COUNT),
-        "bytes": Item("value_bytes", kinds.COUNT),
-        "firstTimer": Item(
-            "first_timer_ms", kinds.optional(FieldKind(lambda fields, name: min(fields.number(name), LAST_TIMER_MS)))
-        ),
-    },
+    Item("rows", kinds.COUNT),
+    Item("bytes", kinds.COUNT, attribute="value_bytes"),
+    Item(
+        "firstTimer",
+        kinds.optional(FieldKind(lambda fields, name: min(fields.number(name), LAST_TIMER_MS))),
+        attribute="first_timer_ms",
+    ),
 )
 _TAKEN_FIELD, _OVERWRITTEN_FIELD = kinds.measured(_TAKEN.nested), kinds.measured(_OVERWRITTEN.nested)
 _STATE_FIELD = kinds.measured(_STATE.nested)
 _RUNNING = Shape(
     RunningPartition,
-    {
-        "position": Item("position", kinds.NUMBER),
-        "lag": Item("lag_records", kinds.optional(kinds.NUMBER)),
-        "rate": Item("rate", kinds.optional(kinds.REAL)),
-        "recordBytes": Item("record_bytes", kinds.optional(kinds.REAL)),
-        "token": Item("token", TOKEN.nested),
-        "started": Item("started", kinds.FLAG),
-        "closing": Item("closing", kinds.FLAG, False),
-        "taken": Item("taken", _TAKEN_FIELD, sparse=True),
-        "overwritten": Item("overwritten", _OVERWRITTEN_FIELD, sparse=True),
-        "state": Item("state", _STATE_FIELD, sparse=True),
-    },
+    Item("position", kinds.NUMBER),
+    Item("lag", kinds.optional(kinds.NUMBER), attribute="lag_records"),
+    Item("rate", kinds.optional(kinds.REAL)),
+    Item("recordBytes", kinds.optional(kinds.REAL)),
+    Item("token", TOKEN.nested),
+    Item("started", kinds.FLAG),
+    Item("closing", kinds.FLAG, False),
+    Item("taken", _TAKEN_FIELD, sparse=True),
+    Item("overwritten", _OVERWRITTEN_FIELD, sparse=True),
+    Item("state", _STATE_FIELD, sparse=True),
 )
 _FAILURE = Shape(
     Failure,
-    {
-        "partitions": Item("partitions", kinds.PARTITIONS),
-        "why": Item("why", _SAID),
-        "tries": Item("tries", kinds.NUMBER),
-        "for": Item("for_s", kinds.SPAN),
-        "next": Item("next_s", kinds.SPAN),
-        "away": Item("away", kinds.FLAG, False, sparse=True),  # missing in answers of earlier versions
-    },
+    Item("partitions", kinds.PARTITIONS),
+    Item("why", _SAID),
+    Item("tries", kinds.NUMBER),
+    Item("for", kinds.SPAN, attribute="for_s"),
+    Item("next", kinds.SPAN, attribute="next_s"),
+    Item("away", kinds.FLAG, False, sparse=True),  # missing in answers of earlier versions
 )
 _FAILURES = kinds.measured(
     FieldKind(
@@ -141,17 +129,15 @@ _FAILURES = kinds.measured(
 _STALLS = kinds.measured(kinds.by_count(_STALL.nested), {})
 _TOPIC = Shape(
     TopicStatus,
-    {
-        "generation": Item("generation", kinds.GENERATION),
-        "actedEpoch": Item("acted_epoch", kinds.COUNT),
-        "held": Item("held", kinds.by_partition(kinds.COUNT)),
-        "queryAlive": Item("query_alive", kinds.FLAG),
-        "reports": Item("reports", _REPORTS),
-        "lastBatch": Item("last_batch", FieldKind(kinds.by_name(kinds.REAL).read, dict)),
-        "running": Item("running", kinds.by_partition(_RUNNING.nested)),
-        "stalls": Item("stalls", _STALLS, sparse=True),
-        "failures": Item("failures", _FAILURES, sparse=True),
-    },
+    Item("generation", kinds.GENERATION),
+    Item("actedEpoch", kinds.COUNT),
+    Item("held", kinds.by_partition(kinds.COUNT)),
+    Item("queryAlive", kinds.FLAG),
+    Item("reports", _REPORTS),
+    Item("lastBatch", FieldKind(kinds.by_name(kinds.REAL).read, dict)),
+    Item("running", kinds.by_partition(_RUNNING.nested)),
+    Item("stalls", _STALLS, sparse=True),
+    Item("failures", _FAILURES, sparse=True),
 )
 
 
@@ -166,16 +152,14 @@ def _write_condition(condition: Condition) -> str | None:
 _CONDITION = kinds.measured(kinds.choice(Condition))
 _STATUS = Shape(
     _answer,
-    {
-        "consumer": Item("consumer", kinds.TEXT),
-        "cluster": Item("cluster", kinds.TEXT),
-        "incarnation": Item("incarnation", kinds.COUNT),
-        "bootId": Item("boot_id", kinds.TEXT, ""),
-        "health": Item("health", _SAID),
-        "reports": Item("reports", _REPORTS),
-        "topics": Item("topics", kinds.by_name(_TOPIC.nested)),
-        "condition": Item("condition", FieldKind(_CONDITION.read, _write_condition), None, sparse=True),
-    },
+    Item("consumer", kinds.TEXT),
+    Item("cluster", kinds.TEXT),
+    Item("incarnation", kinds.COUNT),
+    Item("bootId", kinds.TEXT, ""),
+    Item("health", _SAID),
+    Item("reports", _REPORTS),
+    Item("topics", kinds.by_name(_TOPIC.nested)),
+    Item("condition", FieldKind(_CONDITION.read, _write_condition), None, sparse=True),
 )
 
 encode_status = _STATUS.encode

@@ -29,25 +29,16 @@ MOST_CHOSEN = 200_000
 
 _RULE = Shape(
     Rule,
-    {
-        "maxLag": Item("max_lag_s", kinds.TIME, 60.0),
-        "maxErrors": Item("max_errors", kinds.NUMBER, 0),
-        "minRate": Item("min_rate", kinds.REAL, 0.0),
-        "call": Item("call", kinds.TEXT, "", sparse=True),
-    },
+    Item("maxLag", kinds.TIME, 60.0, attribute="max_lag_s"),
+    Item("maxErrors", kinds.NUMBER, 0),
+    Item("minRate", kinds.REAL, 0.0),
+    Item("call", kinds.TEXT, "", sparse=True),
 )
-_MARK = Shape(
-    UpgradeMark,
-    {
-        "at": Item("at", kinds.TIME),
-        "positions": Item("positions", kinds.by_name(kinds.by_partition(kinds.NUMBER))),
-    },
-)
+_MARK = Shape(UpgradeMark, Item("at", kinds.TIME), Item("positions", kinds.by_name(kinds.by_partition(kinds.NUMBER))))
 _OUTAGE = Shape(
-    Outage,
-    {"at": Item("at", kinds.TIME), "text": Item("text", kinds.TEXT), "over": Item("over_at", kinds.TIME, 0.0)},
+    Outage, Item("at", kinds.TIME), Item("text", kinds.TEXT), Item("over", kinds.TIME, 0.0, attribute="over_at")
 )
-_EVENT = Shape(UpgradeEvent, {"at": Item("at", kinds.TIME), "text": Item("text", kinds.TEXT)})
+_EVENT = Shape(UpgradeEvent, Item("at", kinds.TIME), Item("text", kinds.TEXT))
 
 
 def _steps(fields: Fields, name: str) -> tuple[int, ...]:
@@ -59,35 +50,33 @@ def _steps(fields: Fields, name: str) -> tuple[int, ...]:
 
 _UPGRADE = Shape(
     Upgrade,
-    {
-        "old": Item("old", FLEET_VERSION),
-        "new": Item("new", FLEET_VERSION),
-        "oldName": Item("old_name", kinds.TEXT),
-        "newName": Item("new_name", kinds.TEXT),
-        "oldConsumers": Item("old_consumers", kinds.TEXTS),
-        "newConsumers": Item("new_consumers", kinds.TEXTS),
-        "topics": Item("topics", kinds.TEXTS),
-        "steps": Item("steps", FieldKind(_steps, list)),
-        "hold": Item("hold_s", kinds.TIME),
-        "patience": Item("patience_s", kinds.TIME),
-        "rule": Item("rule", _RULE.nested),
-        "by": Item("by", kinds.TEXT, ""),
-        "why": Item("why", kinds.TEXT, ""),
-        "began": Item("began_at", kinds.TIME),
-        "since": Item("since_at", kinds.TIME),
-        "phase": Item("phase", kinds.choice(UpgradePhase)),
-        "step": Item("step", kinds.NUMBER, 0),
-        "chosen": Item("chosen", kinds.by_name(kinds.PARTITIONS)),
-        "mark": Item("mark", kinds.optional(_MARK.nested), None, sparse=True),
-        "baseline": Item("baseline", kinds.by_name(kinds.by_partition(kinds.REAL)), {}, sparse=True),
-        "incarnations": Item("incarnations", kinds.by_name(kinds.COUNT), {}, sparse=True),
-        "reason": Item("reason", kinds.TEXT, "", sparse=True),
-        "paused": Item("paused", kinds.TEXT, "", sparse=True),
-        "events": Item("events", _EVENT.listed, ()),
-        "outage": Item("outage", kinds.optional(_OUTAGE.nested), None, sparse=True),
-        "suspected": Item("suspected_at", kinds.TIME, 0.0, sparse=True),
-        "away": Item("away_at", kinds.TIME, 0.0, sparse=True),
-    },
+    Item("old", FLEET_VERSION),
+    Item("new", FLEET_VERSION),
+    Item("oldName", kinds.TEXT),
+    Item("newName", kinds.TEXT),
+    Item("oldConsumers", kinds.TEXTS),
+    Item("newConsumers", kinds.TEXTS),
+    Item("topics", kinds.TEXTS),
+    Item("steps", FieldKind(_steps, list)),
+    Item("hold", kinds.TIME, attribute="hold_s"),
+    Item("patience", kinds.TIME, attribute="patience_s"),
+    Item("rule", _RULE.nested),
+    Item("by", kinds.TEXT, ""),
+    Item("why", kinds.TEXT, ""),
+    Item("began", kinds.TIME, attribute="began_at"),
+    Item("since", kinds.TIME, attribute="since_at"),
+    Item("phase", kinds.choice(UpgradePhase)),
+    Item("step", kinds.NUMBER, 0),
+    Item("chosen", kinds.by_name(kinds.PARTITIONS)),
+    Item("mark", kinds.optional(_MARK.nested), None, sparse=True),
+    Item("baseline", kinds.by_name(kinds.by_partition(kinds.REAL)), {}, sparse=True),
+    Item("incarnations", kinds.by_name(kinds.COUNT), {}, sparse=True),
+    Item("reason", kinds.TEXT, "", sparse=True),
+    Item("paused", kinds.TEXT, "", sparse=True),
+    Item("events", _EVENT.listed, ()),
+    Item("outage", kinds.optional(_OUTAGE.nested), None, sparse=True),
+    Item("suspected", kinds.TIME, 0.0, sparse=True, attribute="suspected_at"),
+    Item("away", kinds.TIME, 0.0, sparse=True, attribute="away_at"),
 )
 
 
@@ -117,10 +106,7 @@ def _of_topics(by_topic: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 def _plain(fields: Fields) -> Fields:
     """Return the fields of the plain form. Raises `Malformed` for ranges or columns that do not fit together."""
     chosen = fields.nested("chosen")
-    found: dict[str, Any] = {
-        **fields.data,
-        "chosen": {topic: _chosen(chosen, topic) for topic in chosen.data},
-    }
+    found: dict[str, Any] = {**fields.data, "chosen": {topic: _chosen(chosen, topic) for topic in chosen.data}}
     if "mark" in fields.data:
         mark = fields.nested("mark")
         found["mark"] = {**mark.data, "positions": _by_partition(mark.nested("positions"))}
