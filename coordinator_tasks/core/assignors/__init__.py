@@ -11,20 +11,6 @@ from coordinator_tasks.core.assignors.weights import Measure
 from coordinator_tasks.core.errors import BadStrategy
 from coordinator_tasks.core.model import TopicConfig
 
-__all__ = [
-    "ASSIGNORS",
-    "Assignor",
-    "Checking",
-    "Explaining",
-    "Measuring",
-    "Problem",
-    "Sharing",
-    "Strategies",
-    "assignor",
-    "is_partial",
-    "validate",
-]
-
 
 class Assignor(Protocol):
     """A strategy. It gives every partition to a member; a `Partial` strategy may leave partitions without an owner."""
