@@ -4,7 +4,7 @@ Each name is checked before it becomes part of a path, so that no name leads out
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import IPv6Address
@@ -160,19 +160,30 @@ def check_address(text: str) -> str:
     )
 
 
+@dataclass(frozen=True, slots=True)
 class _Folder:
     """A descriptor: the attribute of `Paths` with the path of a folder."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    name: str
 
     def __get__(self, paths: "Paths", _: object = None) -> str:
         return f"{paths.base}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
+class _Child:
+    """A descriptor: the method of `Paths` that returns the path of a node in a folder, and checks the node's name."""
+
+    folder: _Folder
+    check: Callable[[str], str]
+
+    def __get__(self, paths: "Paths", _: object = None) -> Callable[[str], str]:
+        return lambda name: f"{paths.base}/{self.folder.name}/{self.check(name)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Paths:
-    """The znodes of a cluster. The constructor checks the cluster's name."""
+    """The znodes of a cluster. The constructor checks the cluster's name. No topic can have a name with a colon."""
 
     cluster: str
     base: str = field(init=False, repr=False, compare=False)
@@ -187,70 +198,38 @@ class Paths:
     configs = _Folder("config")
     histories = _Folder("history")
     upgrades = _Folder("upgrades")
+    asked = _Folder("history/:asked")
+    growths = _Folder("history/:growth")
+    lags = _Folder("history/:lag")
+
+    topic = _Child(assignments, check_topic)
+    state = _Child(states, check_topic)
+    config = _Child(configs, check_topic)
+    history = _Child(histories, check_topic)
+    member = _Child(members, check_consumer)
+    id = _Child(ids, check_consumer)
+    directive = _Child(directives, check_consumer)
+    leave = _Child(leaves, check_consumer)
+    fleet = _Child(fleets, check_app)
+    upgrade = _Child(upgrades, check_app)
+    growth = _Child(growths, check_app)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base", f"{ROOT}/{check_cluster(self.cluster)}")
 
-    @property
-    def asked(self) -> str:
-        """Return the folder of recorded actions. No topic can have this name."""
-        return f"{self.histories}/:asked"
-
-    @property
-    def growths(self) -> str:
-        """Return the folder of the fleets' growth. No topic can have this name."""
-        return f"{self.histories}/:growth"
-
-    @property
-    def lags(self) -> str:
-        """Return the folder of the last hour's lag. No topic can have this name."""
-        return f"{self.histories}/:lag"
-
     def lag(self, slot: int) -> str:
         return f"{self.lags}/{slot:02d}"
 
-    def growth(self, app: str) -> str:
-        return f"{self.growths}/{check_app(app)}"
-
-    def topic(self, topic: str) -> str:
-        return f"{self.assignments}/{check_topic(topic)}"
-
     def partition(self, topic: str, partition: int) -> str:
         return f"{self.topic(topic)}/{partition:d}"
-
-    def state(self, topic: str) -> str:
-        return f"{self.states}/{check_topic(topic)}"
-
-    def member(self, consumer: str) -> str:
-        return f"{self.members}/{check_consumer(consumer)}"
-
-    def id(self, consumer: str) -> str:
-        return f"{self.ids}/{check_consumer(consumer)}"
-
-    def directive(self, consumer: str) -> str:
-        return f"{self.directives}/{check_consumer(consumer)}"
-
-    def leave(self, consumer: str) -> str:
-        return f"{self.leaves}/{check_consumer(consumer)}"
-
-    def fleet(self, app: str) -> str:
-        return f"{self.fleets}/{check_app(app)}"
-
-    def upgrade(self, app: str) -> str:
-        return f"{self.upgrades}/{check_app(app)}"
-
-    def config(self, topic: str) -> str:
-        return f"{self.configs}/{check_topic(topic)}"
-
-    def history(self, topic: str) -> str:
-        return f"{self.histories}/{check_topic(topic)}"
 
     def record(self, topic: str, sequence: int) -> str:
         return f"{self.history(topic)}/{sequence:010d}"
 
     def folders(self) -> tuple[str, ...]:
         """Return the folders that must exist before any write."""
-        return tuple(f"{self.base}/{one.name}" for one in vars(Paths).values() if isinstance(one, _Folder))
+        names = (one.name for one in vars(Paths).values() if isinstance(one, _Folder))
+        return tuple(f"{self.base}/{name}" for name in names if ":" not in name)
 
 
 def partition_of(child: str) -> int | None:
