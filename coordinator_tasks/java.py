@@ -36,7 +36,7 @@ ADVICE = (
 
 
 class JavaUnavailable(Refused, code="KPC-023"):
-    """No Java that can run PySpark and the local servers was found.
+    """No Java for PySpark and the local servers was found.
 
     Remedy: install Java 17, or set `JAVA_HOME`.
     """

@@ -9,7 +9,7 @@ from coordinator_tasks.core.names import partition_of
 class OffsetMalformed(CoordinatorError, code="KPC-060"):
     """An offset in a checkpoint or from the agent has an unknown format. The query ends.
 
-    Remedy: give the query an empty checkpoint folder; the positions are in Kafka.
+    Remedy: give the query an empty checkpoint folder; Kafka has the positions.
     """
 
 

@@ -39,9 +39,9 @@ class CoordinatorError(Exception):
 
 
 class Refused(CoordinatorError, code="KPC-010"):
-    """The request contradicts the present state, a value is out of bounds, or a destructive action lacks `--yes`.
+    """The request contradicts the present state, a value is out of bounds, or `--yes` is missing.
 
-    Remedy: correct the value that the text names.
+    Remedy: correct the request as the text says.
     """
 
 
@@ -158,15 +158,14 @@ class BadRule(Refused, code="KPC-025"):
 class NotEntitled(Refused, code="KPC-026"):
     """The setting `budget.approvers` does not name this person; the plan still waits.
 
-    Remedy: ask a person whom the text names, or change the setting.
+    Remedy: ask a named person, or change the setting.
     """
 
 
 class ApprovalVoid(Refused, code="KPC-027"):
     """No such plan waits for approval: the plan was done, has changed, or needs no approval.
 
-    Remedy: approve the plan that `plan --dry-run` shows. The command needs the same `budget` in its settings as the
-    process that plans.
+    Remedy: approve the plan of `plan --dry-run`. The command needs the `budget` setting of the process that plans.
     """
 
 
@@ -214,8 +213,7 @@ class StoreUnavailable(Unavailable, code="KPC-041"):
 
 
 class DiscoveryUnavailable(Unavailable, code="KPC-043"):
-    """The registry of consumers (ZooKeeper, or the folder of `discovery`) does not answer; nothing is planned, and
-    consumers finish what has begun.
+    """The registry of consumers (ZooKeeper, or the folder of `discovery`) does not answer; nothing is planned.
 
     Remedy: check that the folder is there and writable.
     """
@@ -230,7 +228,7 @@ class KafkaUnavailable(Unavailable, code="KPC-042"):
 
 
 class Malformed(CoordinatorError, code="KPC-050"):
-    """Another program has written a node in ZooKeeper, or an answer, in a wrong format. Nothing else is held up.
+    """A node in ZooKeeper, or an answer, has a wrong format from another program. Nothing else is held up.
 
     Remedy: correct or remove the node with ZooKeeper's own client.
 

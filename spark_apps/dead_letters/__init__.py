@@ -19,15 +19,15 @@ ON_ERROR, SHARE, PER_MINUTE, TOPIC = "onError", "onErrorShare", "onErrorPerMinut
 
 
 class DeadLettersRefused(Refused, code="KPC-090"):
-    """The pipeline or its settings ask for a treatment of bad records that is not possible. The query does not start.
+    """The requested treatment of bad records is not possible. The query does not start.
 
     Remedy: correct the setting or the pipeline, or create the topic that the text names.
     """
 
 
 class TooManyDeadLetters(CoordinatorError, code="KPC-091"):
-    """Within a minute, more records of a partition failed than allowed, so the pipeline is at fault. The partition
-    waits at the first failing record; nothing of its batch was written.
+    """Within a minute, more records of a partition failed than allowed. The partition waits at the first failing
+    record; nothing of its batch was written.
 
     Remedy: correct the cause. Or raise [the bound](dead-letters.md#the-bound), skip the records, or reset the offset.
     """

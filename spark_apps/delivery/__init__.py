@@ -49,19 +49,19 @@ class RecordAtFault(Exception):
 
 class StateElsewhere(CoordinatorError, code="KPC-101"):
     """Another owner has kept the partition's state in another database, such as a SQLite file of another host. The
-    partition is not read, and nothing is changed.
+    partition is not read.
 
-    Remedy: let all consumers of the topic use one database; with several hosts, PostgreSQL or MariaDB. If the state is
-    not wanted, reset the offset with `--state reset`.
+    Remedy: use one database for all consumers of the topic; with several hosts, PostgreSQL or MariaDB. Or reset the
+    offset with `--state reset`.
     """
 
 
 class PositionMoved(CoordinatorError, code="KPC-064"):
     """The sink's position, under the consumer's own token, is not the start of the batch, because the table of
-    positions was edited or emptied. Or a row names a partition that the batch does not have. Nothing was written.
+    positions was edited or emptied; or a row names a partition outside of the batch. Nothing was written.
 
-    Remedy: check who edits the table; its partitions are claimed again and read from the positions there. If a row
-    names a wrong partition, correct the pipeline, and restart the consumer.
+    Remedy: check who edits the table: the partitions are read again from the positions there. For a wrong partition,
+    correct the pipeline and restart the consumer.
     """
 
 

@@ -10,7 +10,7 @@ from spark_apps.delivery import RecordAtFault
 
 
 class StateRefused(Refused, code="KPC-066"):
-    """The pipeline asks for state in a way that is not supported or would give wrong results. The query does not start.
+    """The pipeline's use of state is not supported, or would give wrong results. The query does not start.
 
     Remedy: change the pipeline as the text says.
     """
@@ -18,7 +18,7 @@ class StateRefused(Refused, code="KPC-066"):
 
 class StateChanged(CoordinatorError, code="KPC-067"):
     """This application cannot read the schema of a partition's state: a column, a state variable or the key has
-    changed. The topic's partitions wait, and their state stays unchanged.
+    changed. The topic's partitions wait.
 
     Remedy: deploy the application that wrote the state, or begin without state under another operator name. [Permitted
     changes](state.md#when-the-processor-changes).
@@ -26,16 +26,17 @@ class StateChanged(CoordinatorError, code="KPC-067"):
 
 
 class StatePartitionsAdded(CoordinatorError, code="KPC-100"):
-    """The topic has more partitions than when its state began, so most keys now arrive in partitions without their
-    state. The consumers process no record of the topic, and the state stays unchanged.
+    """The topic has more partitions than when its state began, so most keys arrive in partitions without their state.
+    The topic is not processed.
 
-    Remedy: [move the state, begin with empty state, or declare `keeps_partition=True`](state.md#partitions-added).
+    Remedy: move the state, begin with empty state, or declare `keeps_partition=True`: [partitions
+    added](state.md#partitions-added).
     """
 
 
 class ProcessorFailed(RecordAtFault, CoordinatorError, code="KPC-068"):
-    """A stateful processor raises an error, returns rows of another schema, or keeps more under a key than is allowed.
-    Nothing of the batch was written. The partition is tried again.
+    """A stateful processor raises an error, returns rows of another schema, or keeps more under a key than allowed.
+    Nothing of the batch was written; the partition is tried again.
 
     Remedy: deploy a corrected processor, or reset the offset behind the record.
     """
@@ -45,5 +46,5 @@ class StateDamaged(CoordinatorError, code="KPC-069"):
     """Another program has changed the table `consumer_state`: a column is missing, or a value cannot be read. Nothing
     was written.
 
-    Remedy: restore the rows that the text names from a backup, or delete the rows to begin without this state.
+    Remedy: restore the named rows from a backup, or delete the rows to begin without this state.
     """

@@ -40,8 +40,8 @@ Keys = Sequence[tuple[bytes, bytes | None]]
 
 
 class StateNotSettled(LookAgain, code="KPC-034"):
-    """The state of a topic's keys cannot move to other partitions: records from before the addition of partitions are
-    not processed, or the topic changes meanwhile. State that has moved stays there; the topic stays held.
+    """The state of keys cannot move: records from before the addition of partitions are not processed, or the topic
+    changes meanwhile. Moved state stays there; the topic stays held.
 
     Remedy: if a partition has no leader, or another command moves the state, repeat. If records are not processed:
     [other ways](state.md#partitions-added).

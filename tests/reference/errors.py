@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import pkgutil
+from collections import Counter
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -19,20 +20,20 @@ LEFT_OUT = ("spark_apps.startup",)
 """Modules that an import starts something in."""
 BEGIN, END = "<!-- codes: begin -->\n", "<!-- codes: end -->\n"
 SECTIONS = (
-    ("The request or the settings", "Nothing was changed, unless a row says otherwise.\n\n", (0, 1, 2)),
-    ("Another process was faster", "Nothing was written. Repeat the command.\n\n", (3,)),
+    ("The request or the settings", "Nothing was changed, unless a row says otherwise. ", (0, 1, 2)),
+    ("Another process was faster", "Nothing was written. Repeat the command. ", (3,)),
     ("A neighbour does not answer", "", (4,)),
-    ("Stored data", "Nothing was changed.\n\n", (5,)),
+    ("Stored data", "Nothing was changed. ", (5,)),
     ("Of a consumer", "", (6,)),
     ("Local servers", "", (7,)),
     (
         "Findings of the ownership audit",
         "The [audit](howto/audit.md) compares ZooKeeper, each consumer's answers, and the commits in Kafka. The audit "
-        "changes nothing.\n\n",
+        "changes nothing. ",
         (8,),
     ),
-    ("Dead letters", "See [dead letters](dead-letters.md).\n\n", (9,)),
-    ("State", "See [state](state.md). KPC-066 to KPC-069 are about state too.\n\n", (10,)),
+    ("Dead letters", "See [dead letters](dead-letters.md). ", (9,)),
+    ("State", "See [state](state.md) and KPC-066 to KPC-069. ", (10,)),
 )
 """Title, remark, and the tens of the codes."""
 USAGE = (
@@ -63,8 +64,16 @@ def errors() -> str:
 
 
 def _section(title: str, remark: str, tens: Collection[int]) -> str:
-    rows = [row.cells() for row in codes() if int(row.code.removeprefix("KPC-")) // 10 in tens]
-    return f"## {title}\n\n{remark}{table(('code', 'meaning', 'remedy', 'exit'), rows)}\n"
+    rows = [row for row in codes() if int(row.code.removeprefix("KPC-")) // 10 in tens]
+    cells = [row.cells() for row in rows]
+    return f"## {title}\n\n{remark}{_exits(rows)}\n\n{table(('code', 'meaning', 'remedy'), cells)}\n"
+
+
+def _exits(rows: Collection["Row"]) -> str:
+    """Name the usual exit code of the section, and the rows with another exit code."""
+    usual = Counter(row.exit for row in rows).most_common(1)[0][0]
+    others = [f", {row.code}: {row.exit}" for row in rows if row.exit != usual]
+    return f"Exit code {usual}{''.join(others)}."
 
 
 class Row(NamedTuple):
@@ -78,7 +87,7 @@ class Row(NamedTuple):
 
     def cells(self) -> tuple[str, ...]:
         kind = f" `{self.kind}`" if self.kind else ""
-        return f'<a id="{self.code.lower()}"></a>{self.code}{kind}', self.meaning, self.remedy, str(self.exit)
+        return f'<a id="{self.code.lower()}"></a>{self.code}{kind}', self.meaning, self.remedy
 
 
 def codes() -> list[Row]:

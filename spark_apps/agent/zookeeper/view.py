@@ -51,7 +51,7 @@ def existing(zk: ZooKeeper, paths: Paths, wanted: Callable[[str], bool]) -> Iter
 
 
 class SessionChanged(Unavailable, code="KPC-045"):
-    """The consumer's session with ZooKeeper ended and another session has begun; the consumer reads again by itself.
+    """The consumer's session with ZooKeeper was replaced; the consumer reads again.
 
     Remedy: if the error repeats, look at ZooKeeper and at pauses of the process.
     """
