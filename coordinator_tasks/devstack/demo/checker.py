@@ -4,10 +4,9 @@ No consumer is trusted. A row is allowed only if, by ZooKeeper's history and the
 consumer and incarnation had the partition under the row's epoch, at this time and up to this offset.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from coordinator_tasks.core.model import MoveKind, Record
 from coordinator_tasks.core.text.partition_text import counted
@@ -102,7 +101,7 @@ def unowned_rows(rows: Sequence[Row], held: Sequence[Holding]) -> list[str]:
     granted = _by_grant(held)
     found = []
     for row in rows:
-        reason = _why_unowned(row, granted.get((row.partition, row.consumer, row.incarnation, row.epoch)))
+        reason = _why_unowned(row, granted.get(_grant(row)))
         if reason:
             found.append(f"{_shown(row)}: {reason}")
     return found
@@ -133,7 +132,7 @@ def repeated(
     clean, by_kill, unbounded = [], [], []
     for same in _processings(rows):
         for first, again in pairwise(same):
-            holding = granted.get((first.partition, first.consumer, first.incarnation, first.epoch))
+            holding = granted.get(_grant(first))
             text = f"{_shown(first)} and again by {again.consumer} under epoch {again.epoch}"
             crashed = (first.consumer, first.incarnation) in killed and holding is not None and holding.end is End.LOST
             if not crashed or again.epoch == first.epoch:
@@ -147,13 +146,10 @@ def repeated(
 
 def _processings(rows: Sequence[Row]) -> Iterator[list[Row]]:
     """Yield the rows of each record that has several rows, in the order of epochs and times."""
-    counted = Counter((row.partition, row.offset) for row in rows)
-    several: dict[tuple[int, int], list[Row]] = {}
-    for row in rows:
-        if counted[row.partition, row.offset] > 1:
-            several.setdefault((row.partition, row.offset), []).append(row)
-    for _, same in sorted(several.items()):
-        yield sorted(same, key=lambda r: (r.epoch, r.processed_at))
+    ordered = sorted(rows, key=lambda r: (r.partition, r.offset, r.epoch, r.processed_at))
+    for _, group in groupby(ordered, key=lambda r: (r.partition, r.offset)):
+        if len(same := list(group)) > 1:
+            yield same
 
 
 def _last_batches(
@@ -173,23 +169,20 @@ def disordered(rows: Sequence[Row], held: Sequence[Holding]) -> list[str]:
     these repetitions.
     """
     found: list[str] = []
-    by_partition: dict[int, dict[tuple[int, str, int], list[Row]]] = {}
-    for row in rows:
-        runs = by_partition.setdefault(row.partition, {})
-        runs.setdefault((row.epoch, row.consumer, row.incarnation), []).append(row)
     granted = _by_grant(held)
-    for partition, runs in sorted(by_partition.items()):
+    ordered = sorted(rows, key=lambda r: (r.partition, r.epoch, r.consumer, r.incarnation))
+    for _, of_partition in groupby(ordered, key=lambda r: r.partition):
         next_offset, after_loss = -1, False
-        for key in sorted(runs):
-            run = runs[key]
+        for key, of_holding in groupby(of_partition, key=_grant):
+            run = list(of_holding)
             found.extend(_breaks(run))
-            begins = run[0].offset
-            if next_offset >= 0 and (begins > next_offset or (begins < next_offset and not after_loss)):
+            first = run[0]
+            if next_offset >= 0 and (first.offset > next_offset or (first.offset < next_offset and not after_loss)):
                 found.append(
-                    f"{_shown(run[0])}: epoch {key[0]} begins at {begins}, the one before ended before {next_offset}"
+                    f"{_shown(first)}: epoch {first.epoch} begins at {first.offset}, the one before ended before {next_offset}"
                 )
             next_offset = max(next_offset, *(row.offset + 1 for row in run))
-            holding = granted.get((partition, key[1], key[2], key[0]))
+            holding = granted.get(key)
             after_loss = holding is not None and holding.end in (End.LOST, End.RESTARTED)
     return found
 
@@ -308,8 +301,12 @@ def _balance_check(counts: Sequence[Mapping[str, int]]) -> DemoCheck:
     return DemoCheck("both topics are shared as one, to within one partition", said, _some(wrong))
 
 
+def _grant(of: Holding | Row) -> tuple[int, str, int, int]:
+    return of.partition, of.consumer, of.incarnation, of.epoch
+
+
 def _by_grant(held: Iterable[Holding]) -> dict[tuple[int, str, int, int], Holding]:
-    return {(h.partition, h.consumer, h.incarnation, h.epoch): h for h in held}
+    return {_grant(h): h for h in held}
 
 
 def _shown(row: Row) -> str:

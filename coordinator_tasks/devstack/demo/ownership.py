@@ -75,16 +75,16 @@ class _Partition:
     def move(self, move: Move, record: Record) -> None:
         self.released()  # if the giver released during the planning, the former taker may have begun
         match move.kind:
-            case MoveKind.START | MoveKind.ADOPT:
-                self._end(record.at, End.LOST)
-                self._begin(move, move.taker, record.epoch, record.incarnations, record.at)
-            case MoveKind.RESTART:
-                self._end(record.at, End.RESTARTED)
-                self._begin(move, move.taker, record.epoch, record.incarnations, record.at)
+            case MoveKind.START | MoveKind.ADOPT | MoveKind.RESTART:
+                self._end(record.at, End.RESTARTED if move.kind is MoveKind.RESTART else End.LOST)
+                self._begin(move, record.epoch, record.incarnations, record.at)
             case MoveKind.HANDOFF:
-                self._hand_off(move, record)
+                self.pending = _pending(move, record)
+                seen = self.releases.get((record.epoch, move.giver))
+                if seen is not None and seen.release.generation == record.generation:
+                    self.pending.release = seen
             case MoveKind.BARRIER | MoveKind.STOP:
-                self.pending = _pending(move, record, {move.giver})
+                self.pending = _pending(move, record)
                 if self.current is not None:  # the incarnation of the holding; the id may have another by now
                     self.pending.owners[self.current.consumer] = self.current.incarnation
 
@@ -94,13 +94,13 @@ class _Partition:
         seen = pending.release if pending is not None else None
         if pending is not None and seen is not None and seen.written_at <= until_at:
             self._end(seen.written_at, End.RELEASED, seen.release.offset)
-            self._begin(pending.move, pending.move.taker, pending.epoch, pending.granted, seen.written_at)
+            self._begin(pending.move, pending.epoch, pending.granted, seen.written_at)
 
-    def confirmed(self, closed: set[str], record: Record) -> None:
-        """Apply that these consumers have confirmed the close to the coordinator."""
+    def confirmed(self, consumer: str, record: Record) -> None:
+        """Apply that this consumer has confirmed the close to the coordinator."""
         if self.pending is None:
             return
-        self.pending.owners = {who: life for who, life in self.pending.owners.items() if who not in closed}
+        self.pending.owners.pop(consumer, None)
         if not self.pending.owners:
             self._go_on(record, End.CONFIRMED)
 
@@ -108,12 +108,6 @@ class _Partition:
         """Count owners as lost and closed if the record no longer grants anything to their incarnations."""
         if self.pending is not None and not self.pending.owners.items() & record.incarnations.items():
             self._go_on(record, End.LOST)
-
-    def _hand_off(self, move: Move, record: Record) -> None:
-        self.pending = _pending(move, record, {move.giver})
-        seen = self.releases.get((record.epoch, move.giver))
-        if seen is not None and seen.release.generation == record.generation:
-            self.pending.release = seen
 
     def _go_on(self, record: Record, end: End) -> None:
         pending, self.pending = self.pending, None
@@ -123,26 +117,26 @@ class _Partition:
         self._end(record.at, end, late.release.offset if late is not None else -1)
         if pending.move.taker:
             epoch = pending.epoch if pending.move.kind is MoveKind.HANDOFF else record.epoch
-            self._begin(pending.move, pending.move.taker, epoch, record.incarnations, record.at)
+            self._begin(pending.move, epoch, record.incarnations, record.at)
 
     def _end(self, at: float, end: End, offset: int = -1) -> None:
         if self.current is not None:
             self.done.append(replace(self.current, until_at=at, until_offset=offset, end=end))
         self.current, self.pending = None, None
 
-    def _begin(self, move: Move, taker: str, epoch: int, incarnations: Mapping[str, int], at: float) -> None:
+    def _begin(self, move: Move, epoch: int, incarnations: Mapping[str, int], at: float) -> None:
         # Incarnations count from 1, so 0 (for a consumer that the record lacks) matches no row.
-        incarnation = incarnations.get(taker, 0)
-        self.current = Holding(move.partition, taker, incarnation, epoch, move.kind, move.giver, at)
+        incarnation = incarnations.get(move.taker, 0)
+        self.current = Holding(move.partition, move.taker, incarnation, epoch, move.kind, move.giver, at)
 
     def all(self) -> list[Holding]:
         self.released()
         return [*self.done, self.current] if self.current is not None else self.done
 
 
-def _pending(move: Move, record: Record, owners: set[str]) -> _Pending:
-    lives = {owner: record.incarnations.get(owner, 0) for owner in owners}
-    return _Pending(move, record.epoch, lives, record.incarnations)
+def _pending(move: Move, record: Record) -> _Pending:
+    owners = {move.giver: record.incarnations.get(move.giver, 0)}
+    return _Pending(move, record.epoch, owners, record.incarnations)
 
 
 def holdings(records: Sequence[Record], releases: Sequence[SeenRelease]) -> list[Holding]:
@@ -152,23 +146,14 @@ def holdings(records: Sequence[Record], releases: Sequence[SeenRelease]) -> list
     for record in sorted(records, key=lambda r: r.sequence):
         for followed in found.values():
             followed.released(record.at)
-        closed = _closed(record)
-        for partition, who in closed.items():
-            if partition in found:
-                found[partition].confirmed(who, record)
+        for consumer, partitions in record.confirmed.items():
+            for partition in found.keys() & partitions:
+                found[partition].confirmed(consumer, record)
         for followed in found.values():
             followed.absent(record)
         for move in record.moves:
             found[move.partition].move(move, record)
     return [holding for followed in found.values() for holding in followed.all()]
-
-
-def _closed(record: Record) -> dict[int, set[str]]:
-    found: dict[int, set[str]] = {}
-    for consumer, partitions in record.confirmed.items():
-        for partition in partitions:
-            found.setdefault(partition, set()).add(consumer)
-    return found
 
 
 def owners_at(held: Iterable[Holding], at: float) -> dict[int, str]:

@@ -14,6 +14,7 @@ from coordinator_tasks.devstack.demo.checker import DemoVerdict, moves_of
 from coordinator_tasks.devstack.demo.evidence import Evidence, MembershipEvent
 from coordinator_tasks.devstack.demo.stalls import MeasuredStall, Spread
 
+COUNTS = ("produced", "consumed", "lost", "duplicated_by_clean_moves", "duplicated_by_kills")
 AFTER_STABLE_S = 1.0
 """Seconds after Stable at which an event's window ends, so that stalls that end late are included."""
 
@@ -114,11 +115,7 @@ def as_json(
     """Return the object for `report.json`."""
     return {
         "ok": verdict.ok,
-        "produced": verdict.produced,
-        "consumed": verdict.consumed,
-        "lost": verdict.lost,
-        "duplicated_by_clean_moves": verdict.duplicated_by_clean_moves,
-        "duplicated_by_kills": verdict.duplicated_by_kills,
+        **{name: getattr(verdict, name) for name in COUNTS},
         "unowned_records": verdict.unowned,
         "transitions": [_transition(record) for record in sorted(evidence.records, key=lambda r: r.sequence)],
         "events": [_event_json(event) for event in events],

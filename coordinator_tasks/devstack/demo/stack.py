@@ -142,15 +142,9 @@ class Stack:
     def start_producer(self, topic: str, partitions: int, rate: float) -> None:
         """Start the steady producer in a separate process."""
         command = (
-            *(
-                sys.executable,
-                "-m",
-                "coordinator_tasks.devstack.demo.producer",
-                "--bootstrap",
-                self.kafka.bootstrap_servers,
-            ),
-            *("--topic", topic, "--partitions", str(partitions), "--rate", str(rate)),
-            *("--journal", str(self.folders.journal)),
+            *(sys.executable, "-m", "coordinator_tasks.devstack.demo.producer"),
+            *("--bootstrap", self.kafka.bootstrap_servers, "--topic", topic, "--partitions", str(partitions)),
+            *("--rate", str(rate), "--journal", str(self.folders.journal)),
         )
         spec = ProcessSpec("the producer", command, self.folders.producer_log, cwd=PROJECT, stop_timeout_s=40.0)
         self.producer = ManagedProcess(spec, ready=lambda: _has_content(self.folders.journal))

@@ -8,8 +8,9 @@ window counts with its whole length.
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, groupby
 from math import inf
+from statistics import median
 
 from coordinator_tasks.devstack.demo.evidence import Produced, Row
 
@@ -45,25 +46,18 @@ def stalls(produced: Sequence[Produced], rows: Sequence[Row]) -> dict[int, list[
     for one in produced:
         done_at = first.get((one.partition, one.offset), inf)
         events.setdefault(one.partition, []).append((done_at, one.produced_at))
-    return {partition: _of_partition(found) for partition, found in sorted(events.items())}
-
-
-def _of_partition(events: list[tuple[float, float]]) -> list[MeasuredStall]:
-    """Return the stalls of one partition. `events`: (processed at, produced at) of each of its records."""
-    groups = groupby(sorted(events), key=lambda e: e[0])
-    return between([(at, min(made for _, made in group)) for at, group in groups])
+    return {
+        partition: between([(at, next(group)[1]) for at, group in groupby(sorted(found), key=lambda e: e[0])])
+        for partition, found in sorted(events.items())
+    }
 
 
 def between(processings: Sequence[tuple[float, float]]) -> list[MeasuredStall]:
     """Return the stalls between a partition's processings, in order. Each: (time, production of the oldest record)."""
-    oldest_left = inf
-    found: list[MeasuredStall] = []
-    for index in range(len(processings) - 1, -1, -1):
-        at, made = processings[index]
-        oldest_left = min(oldest_left, made)
-        before = processings[index - 1][0] if index else -inf
-        found.append(MeasuredStall(max(before, oldest_left), at))
-    return found[::-1]
+    oldest_left = list(accumulate((made for _, made in reversed(processings)), min))[::-1]
+    before = [-inf, *(at for at, _ in processings)]
+    found = zip(processings, before, oldest_left, strict=False)
+    return [MeasuredStall(max(last_at, made), at) for (at, _), last_at, made in found]
 
 
 def longest(
@@ -87,9 +81,5 @@ def lengths_s(found: Sequence[MeasuredStall], from_at: float, to_at: float, *, w
 
 def spread(longest_s: Mapping[int, float], partitions: Collection[int]) -> Spread:
     """Return the median and maximum of these partitions' longest stalls."""
-    values = sorted(longest_s.get(partition, 0.0) for partition in partitions)
-    if not values:
-        return Spread(0.0, 0.0, 0)
-    middle = len(values) // 2
-    median = values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
-    return Spread(round(median * 1000, 1), round(values[-1] * 1000, 1), len(values))
+    values = [longest_s.get(partition, 0.0) for partition in partitions] or [0.0]
+    return Spread(round(median(values) * 1000, 1), round(max(values) * 1000, 1), len(partitions))

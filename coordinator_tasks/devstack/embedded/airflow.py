@@ -30,15 +30,8 @@ STOP_TIMEOUT_S = 15.0
 LEAVE_TIMEOUT_S = 3.0
 """For the end of a ``with`` block. Nothing is started afterwards, so no service needs to sign off."""
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
-NOT_INHERITED = (
-    "AIRFLOW",
-    "_AIRFLOW",
-    "COORDINATOR_",
-    "OPENLINEAGE_",
-    *OPTIONS_VARIABLES,
-    *PROXIES,
-    *map(str.upper, PROXIES),
-)
+OTHERS = ("AIRFLOW", "_AIRFLOW", "COORDINATOR_", "OPENLINEAGE_")
+NOT_INHERITED = (*OTHERS, *OPTIONS_VARIABLES, *PROXIES, *map(str.upper, PROXIES))
 """Prefixes of variables that the services do not inherit. The first three take precedence over airflow.cfg, and may
 name another Airflow's database, connections and clusters. With OpenLineage's variables, consumers would report to the
 site's lineage. A proxy cannot reach this machine's loopback address, at which the tasks report to the api-server.
@@ -173,15 +166,10 @@ class EmbeddedAirflow:
 
     def _process(self, service: Service) -> ManagedProcess:
         module = API_SERVER_MODULE if service is Service.API_SERVER else "airflow"
+        options = ["--skip-serve-logs"] if service in LOG_SERVERS else []
         spec = ProcessSpec(
             name=f"Airflow's {service}",
-            argv=(
-                sys.executable,
-                "-m",
-                module,
-                service.value,
-                *(["--skip-serve-logs"] if service in LOG_SERVERS else []),
-            ),
+            argv=(sys.executable, "-m", module, service.value, *options),
             log_path=self._log_path(service),
             env=self.environment,
             not_inherited=NOT_INHERITED,

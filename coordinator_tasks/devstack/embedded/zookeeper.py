@@ -83,20 +83,11 @@ class EmbeddedZooKeeper(ManagedProcess):
         return self.data_dir / "zoo.cfg"
 
     def _spec(self, name: str) -> ProcessSpec:
+        options = ("-Xmx256m", "-Dzookeeper.forceSync=no", f"-Dlog4j2.configurationFile={LOGGING}", *self._java_options)
+        java = (str(find_java().executable), *QUICK_START_OPTIONS, *options, "-cp", jars.zookeeper_class_path())
         return ProcessSpec(
             name=name,
-            argv=(
-                str(find_java().executable),
-                *QUICK_START_OPTIONS,
-                "-Xmx256m",
-                "-Dzookeeper.forceSync=no",
-                f"-Dlog4j2.configurationFile={LOGGING}",
-                *self._java_options,
-                "-cp",
-                jars.zookeeper_class_path(),
-                SERVER_MAIN,
-                str(self._settings_path),
-            ),
+            argv=(*java, SERVER_MAIN, str(self._settings_path)),
             log_path=self.data_dir / "zookeeper.log",
             not_inherited=OPTIONS_VARIABLES,
             ready_timeout_s=READY_TIMEOUT_S,
