@@ -12,7 +12,7 @@ import json
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
@@ -54,7 +54,7 @@ class _Entry:
 
     users: int = 0
     opening: threading.Lock = field(default_factory=threading.Lock)
-    context: AbstractContextManager[Coordinator] | None = None
+    context: ExitStack = field(default_factory=ExitStack)
     coordinator: Coordinator | None = None
     failure: BaseException | None = None
     closer: threading.Timer | None = None
@@ -84,14 +84,12 @@ class Sessions:
                 raise entry.failure
             if entry.coordinator is None:
                 try:
-                    context = opener()
-                    entry.coordinator = context.__enter__()
+                    entry.coordinator = entry.context.enter_context(opener())
                 except BaseException as error:
                     entry.failure = error
                     with self._lock:
                         del self._entries[key]
                     raise
-                entry.context = context
             return entry.coordinator
 
     def give_back(self, key: str) -> None:
@@ -113,8 +111,7 @@ class Sessions:
             # The timer refers to the entry. Without this line, Kafka's clients would stay open until Python collects
             # the cycle.
             entry.closer = None
-        if entry.context is not None:
-            entry.context.__exit__(None, None, None)
+        entry.context.close()
 
     @asynccontextmanager
     async def borrow(self, cluster: str, key: str, opener: Opener) -> AsyncIterator[Coordinator]:

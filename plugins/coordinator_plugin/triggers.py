@@ -11,9 +11,10 @@ import time
 from abc import abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.providers.standard.triggers.hitl import HITLTrigger
 from airflow.triggers.base import BaseTrigger, TaskFailedEvent, TaskSuccessEvent, TriggerEvent
@@ -64,21 +65,21 @@ async def borrowed(cluster: str) -> AbstractAsyncContextManager[Coordinator]:
     return SHARED.borrow(cluster, session_key(plain), lambda: opened(plain))
 
 
+@dataclass(eq=False, repr=False)
 class ZooKeeperTrigger(BaseTrigger):
     """A wait that uses the cluster's coordinator. If ZooKeeper or the registry does not answer, the wait borrows it
     again.
 
-    `arguments` names the fields that Airflow stores.
+    Airflow stores the fields.
     """
 
-    arguments: ClassVar[tuple[str, ...]]
     cluster: str
 
-    def __init__(self) -> None:
+    def __post_init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        return f"{__name__}.{type(self).__name__}", {name: getattr(self, name) for name in self.arguments}
+        return f"{__name__}.{type(self).__name__}", {one.name: getattr(self, one.name) for one in fields(self)}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """End the task with the result of `watch`; as failed if a person has to change something first."""
@@ -108,23 +109,22 @@ class ZooKeeperTrigger(BaseTrigger):
         """Return the event that ends the task because of a lasting `problem`; `None` to continue the wait."""
 
 
+@dataclass(eq=False, repr=False)
 class ConfirmationTrigger(ZooKeeperTrigger):
     """Waits at most `limit_s` until the consumers have confirmed. `topics`: a JSON list; empty means all.
 
     The task succeeds with any outcome. It fails only if the coordinator cannot ask the consumers.
     """
 
-    arguments = ("cluster", "kind", "topics", "limit_s", "patience_s")
+    kind: str
+    topics: str
+    limit_s: float
+    patience_s: float = PATIENCE_S
 
-    def __init__(self, cluster: str, kind: str, topics: str, limit_s: float, patience_s: float = PATIENCE_S) -> None:
-        super().__init__()
-        self.cluster = cluster
-        self.kind = kind
-        self.topics = topics
-        self.limit_s = limit_s
-        self.patience_s = patience_s
-        patience = Patience(time.monotonic(), float(limit_s), float(patience_s))
-        self._wait = ConfirmationWait(WaitKind(kind), tuple(json.loads(topics or "[]")), patience, log.info)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        patience = Patience(time.monotonic(), float(self.limit_s), float(self.patience_s))
+        self._wait = ConfirmationWait(WaitKind(self.kind), tuple(json.loads(self.topics or "[]")), patience, log.info)
 
     async def watch(self, coordinator: Coordinator, wake: Wake) -> TriggerEvent:
         while (outcome := await in_thread(self.cluster, self._wait.poll, coordinator, wake.from_thread)) is None:
@@ -140,6 +140,7 @@ class ConfirmationTrigger(ZooKeeperTrigger):
         return TaskSuccessEvent(xcoms={"return_value": outcome.plain()})
 
 
+@dataclass(eq=False, repr=False)
 class RegistrationTrigger(ZooKeeperTrigger):
     """Waits until a launched consumer has registered. `folder`: the run folder; empty if it is on another host.
 
@@ -147,18 +148,11 @@ class RegistrationTrigger(ZooKeeperTrigger):
     An end of the consumer before `began_at` belongs to an earlier start.
     """
 
-    arguments = ("cluster", "consumer", "folder", "limit_s", "deadline_at", "began_at")
-
-    def __init__(
-        self, cluster: str, consumer: str, folder: str, limit_s: float, deadline_at: float, began_at: float = 0.0
-    ) -> None:
-        super().__init__()
-        self.cluster = cluster
-        self.consumer = consumer
-        self.folder = folder
-        self.limit_s = limit_s
-        self.deadline_at = deadline_at
-        self.began_at = began_at
+    consumer: str
+    folder: str
+    limit_s: float
+    deadline_at: float
+    began_at: float = 0.0
 
     async def watch(self, coordinator: Coordinator, wake: Wake) -> TriggerEvent:
         folder = RunFolder(Path(self.folder)) if self.folder else None
@@ -166,12 +160,8 @@ class RegistrationTrigger(ZooKeeperTrigger):
             member = await in_thread(self.cluster, registered, coordinator, self.consumer, wake.from_thread)
             if member is not None:
                 log.info("%s is registered at %s, incarnation %s", self.consumer, member.address, member.incarnation)
-                found: dict[str, Any] = {
-                    "consumer": self.consumer,
-                    "incarnation": member.incarnation,
-                    "address": member.address,
-                }
-                return TaskSuccessEvent(xcoms={"return_value": found})
+                known: dict[str, Any] = {"incarnation": member.incarnation, "address": member.address}
+                return TaskSuccessEvent(xcoms={"return_value": {"consumer": self.consumer, **known}})
             code = folder.exit_code(self.began_at) if folder else None
             if code is not None:
                 how = (folder.reason() if folder else "") or f"exit code {code}"

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
@@ -18,7 +19,7 @@ from coordinator_tasks.core.text.partition_text import agreed, counted, ranges, 
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.watch import overview
-from coordinator_tasks.service.watch.overview import ClusterLook, ConsumerOverview
+from coordinator_tasks.service.watch.overview import ConsumerOverview
 from coordinator_ui.data.topic_summary import TopicSummary, summaries
 from coordinator_ui.data.trends import PartitionNow, Trend, Trends
 from coordinator_ui.texts import words
@@ -54,24 +55,18 @@ class Now:
 
 def now(c: Coordinator, topic: str = "") -> Now:
     """Look once, at a single topic if named. Raises `StoreUnavailable`."""
-    looked: list[ClusterLook] = []
-
-    def world() -> World:
-        if not looked:
-            looked.append(overview.look(c))
-        return looked[0].world
-
+    look = cache(lambda: overview.look(c))
     problem, consumers = "", tuple[ConsumerOverview, ...]()
-    found = summaries(c, [topic] if topic else transitions.topics(c), world)
+    seen, wanted = World(c.clock.now()), frozenset[str]()
+    found = summaries(c, [topic] if topic else transitions.topics(c), lambda: look().world)
     try:
-        world()
-        consumers = tuple(overview.consumers(c, looked[0]))
+        looked = look()
+        seen, wanted = looked.world, frozenset(looked.wanted)
+        consumers = tuple(overview.consumers(c, looked))
     except (DiscoveryUnavailable, Malformed) as error:
         problem = error.told
     except NodeMissing:
         pass
-    seen = looked[0].world if looked else World(c.clock.now())
-    wanted = frozenset(looked[0].wanted) if looked else frozenset()
     return Now(c.clock.now(), c.paths.cluster, found, consumers, seen, wanted, problem)
 
 
@@ -143,8 +138,7 @@ def part(found: Mapping[str, Any], topic: str, consumer: str = "", find: str = "
     consumers with `find` in their names, presence, host or rack are listed; consumers that need a person come first.
     `consumers_found` counts all consumers with `find`, and `consumers_count` all consumers.
     """
-    columns, listed = found["partitions"], found["consumers"]
-    topics = found["topics"]
+    columns, listed, topics = found["partitions"], found["consumers"], found["topics"]
     here = min(
         range(len(topics)), key=lambda place: (topics[place]["topic"] != topic, _rank(topics[place])), default=-1
     )
@@ -153,13 +147,12 @@ def part(found: Mapping[str, Any], topic: str, consumer: str = "", find: str = "
     rows = [row for row, (place, owner) in pairs if place == here or owner == mine]
     wanted = find.strip().casefold()
     shown = [one for one in listed if wanted in " ".join(one[name] for name in _FOUND_BY).casefold()]
-    answering = sum(one["answers"] for one in listed)
     return {
         **_of_rows(found, rows, [move for move in found["moves"] if move[0] == here]),
         "consumers": first(shown, MOST_CONSUMERS, lambda one: one["presence"] != "live" or bool(one["notes"])),
         "consumers_found": len(shown),
         "consumers_count": len(listed),
-        "answering": answering,
+        "answering": sum(one["answers"] for one in listed),
         "shown": topics[here]["topic"] if topics else "",
     }
 
@@ -288,7 +281,8 @@ def advice(
 ) -> str:
     """Return a sentence on whether another consumer would help; empty if unknown."""
     if math.isnan(lag) or not one.owners or one.removed or one.unowned:
-        return _advice_of_unowned(one)
+        nobody_reads = f"nobody reads {counted(len(one.unowned), 'partition')}"
+        return f"Another consumer would help if it may have them: {nobody_reads}." if one.unowned and one.owners else ""
     unknown = _unknown(standing)
     left = _left_s(unknown, lag, rate, speed)
     if lag == 0 or _is_kept_up(lag, rate):
@@ -325,13 +319,6 @@ def _why_it_stands(one: TopicSummary, standing: Sequence[PartitionNow], lag: flo
             f"Another consumer is no answer yet: {counted(len(stalled), 'partition')} {stand} still. See Status first."
         )
     return ""
-
-
-def _advice_of_unowned(one: TopicSummary) -> str:
-    """Return the advice for a topic that has owners and unowned partitions; empty for any other topic."""
-    if not one.unowned or not one.owners:
-        return ""
-    return f"Another consumer would help if it may have them: nobody reads {counted(len(one.unowned), 'partition')}."
 
 
 def _advice_of_unknown(unknown: int) -> str:

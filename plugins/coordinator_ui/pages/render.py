@@ -4,6 +4,7 @@ import base64
 import hashlib
 import re
 import time
+from collections.abc import Callable
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
@@ -41,6 +42,12 @@ BEGIN, END = b"<main>", b"</main>"
 VENDOR = Path(__file__).parents[1] / "vendor"
 UPLOT = "uPlot-1.6.32"
 """The charting library. It is part of the package, because pages fetch nothing from other hosts."""
+FILTERS: tuple[Callable[..., Any], ...] = (
+    *(words.actor, words.clock, words.duration, words.iso, words.kind, words.meaning, words.moment, words.offers),
+    *(words.partitions, words.presence, words.ran, words.run_name, words.run_path, words.task_path, words.why),
+    *(amount, longest, milliseconds, spelled),
+)
+"""Functions that templates call by their own names."""
 
 
 def page(
@@ -58,11 +65,8 @@ def page(
     a page that does not reload. `reads`: only the head can be rendered yet.
     """
     base = str(request.scope.get("root_path", "")).rstrip("/")
-    values |= {
-        "base": base,
-        "here": f"{base}/clusters/{quote(cluster, safe='')}" if cluster else base,
-        "cluster": cluster,
-    }
+    here = f"{base}/clusters/{quote(cluster, safe='')}" if cluster else base
+    values |= {"base": base, "here": here, "cluster": cluster}
     values |= {"airflow": base.removesuffix(PREFIX), "status": status, "scripts": scripts, "now_at": time.time()}
     text = environment().get_template(template).render({"reads": False, **values})
     return HTMLResponse(text, status, headers=headers(scripts))
@@ -99,31 +103,12 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
-        "actor": words.actor,
+    made.filters |= {one.__name__: one for one in FILTERS} | {
         "as_is": escape,
-        "clock": words.clock,
-        "duration": words.duration,
         "explained": lambda kind: HOW[kind][1],
-        "iso": words.iso,
-        "kind": words.kind,
-        "meaning": words.meaning,
-        "milliseconds": milliseconds,
-        "moment": words.moment,
-        "offers": words.offers,
-        "partitions": words.partitions,
-        "presence": words.presence,
-        "spelled": spelled,
         "segment": lambda text: quote(str(text), safe=""),
-        "ran": words.ran,
-        "run_name": words.run_name,
-        "run_path": words.run_path,
-        "amount": amount,
-        "longest": longest,
         "stood_still": sentence,
-        "task_path": words.task_path,
         "way": lambda kind: HOW[kind][0],
-        "why": words.why,
         "within": lambda numbers, others: set(numbers).intersection(others),
         "without": lambda numbers, others: set(numbers).difference(others),
     }
