@@ -17,12 +17,8 @@ def _counts(values: Collection[Any]) -> bool:
 
 TEXT = FieldKind(Fields.text, keeps=lambda values: {*map(type, values)} <= {str})
 TEXTS = FieldKind(Fields.texts, list)
-COUNT, NUMBER, GENERATION, FLAG = (
-    FieldKind(Fields.count, keeps=_counts),
-    FieldKind(Fields.number),
-    FieldKind(Fields.generation),
-    FieldKind(Fields.flag),
-)
+COUNT, NUMBER = FieldKind(Fields.count, keeps=_counts), FieldKind(Fields.number)
+GENERATION, FLAG = FieldKind(Fields.generation), FieldKind(Fields.flag)
 REAL, REALS, TIME = FieldKind(Fields.real), FieldKind(Fields.reals, list), FieldKind(Fields.time)
 SPAN = FieldKind(lambda fields, name: fields.real(name, most=MAX_SPAN_S))
 PARTITIONS = FieldKind(Fields.partitions, list)

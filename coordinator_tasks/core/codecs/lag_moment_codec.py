@@ -2,13 +2,13 @@
 
 from array import array
 
-from coordinator_tasks.core.codecs.packed import column, unwrapped, wrapped
+from coordinator_tasks.core.codecs.packed import column, listed, unwrapped, wrapped
 from coordinator_tasks.core.codecs.shape import VERSION
 from coordinator_tasks.core.measure.lag import LagStatus
 from coordinator_tasks.core.measure.lag_moments import COLUMNS, NOBODY, UNKNOWN, LagMoment, TopicMoment
 from coordinator_tasks.core.names import MAX_PARTITION
 from coordinator_tasks.core.text.json_fields import MAX_NUMBER, Fields
-from coordinator_tasks.core.text.partition_text import numbers, ranges
+from coordinator_tasks.core.text.partition_text import ranges
 
 
 def encode_lag_moment(moment: LagMoment) -> bytes:
@@ -33,10 +33,7 @@ def decode_lag_moment(path: str, raw: bytes) -> LagMoment:
 
 
 def _topic(fields: Fields, consumers: int) -> TopicMoment:
-    try:
-        partitions = numbers(fields.text("partitions"))
-    except ValueError as error:
-        raise fields.bad("partitions", f"is no list of partitions ({error})") from error
+    partitions = listed(fields, "partitions")
     if partitions and partitions[-1] > MAX_PARTITION:
         raise fields.bad("partitions", f"names a partition above {MAX_PARTITION}")
 

@@ -104,13 +104,18 @@ def _inflated(fields: Fields) -> bytes:
 def partitions_beside(fields: Fields, name: str, other: str) -> list[str]:
     """Return the partitions in a text of ranges, as keys. Their number must equal the length of the column `other`."""
     entries = len(column(fields, other))
-    try:
-        found = numbers(fields.text(name), most=entries)
-    except ValueError as error:
-        raise fields.bad(name, f"is no list of partitions ({error})") from error
+    found = listed(fields, name, entries)
     if len(found) != entries:
         raise fields.bad(name, f"names {len(found)} partitions, and {other!r} has {entries} entries")
     return [str(partition) for partition in found]
+
+
+def listed(fields: Fields, name: str, most: int | None = None) -> tuple[int, ...]:
+    """Return the partitions in a text of ranges, at most `most`."""
+    try:
+        return numbers(fields.text(name), most)
+    except ValueError as error:
+        raise fields.bad(name, f"is no list of partitions ({error})") from error
 
 
 def column(

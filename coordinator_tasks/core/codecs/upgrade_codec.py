@@ -13,6 +13,7 @@ from coordinator_tasks.core.codecs.packed import (
     PACKED_VERSION,
     column,
     is_packed,
+    listed,
     partitions_beside,
     unwrapped,
     wrapped,
@@ -20,7 +21,7 @@ from coordinator_tasks.core.codecs.packed import (
 from coordinator_tasks.core.codecs.shape import FieldKind, Item, Shape
 from coordinator_tasks.core.fleet.upgrade import Outage, Rule, Upgrade, UpgradeEvent, UpgradeMark, UpgradePhase
 from coordinator_tasks.core.text.json_fields import Fields
-from coordinator_tasks.core.text.partition_text import numbers, ranges
+from coordinator_tasks.core.text.partition_text import ranges
 
 MOST_PLAIN_BYTES = 256 * 1024
 """Up to this size a record stays readable for releases until 0.3.0."""
@@ -106,7 +107,10 @@ def _of_topics(by_topic: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 def _plain(fields: Fields) -> Fields:
     """Return the fields of the plain form. Raises `Malformed` for ranges or columns that do not fit together."""
     chosen = fields.nested("chosen")
-    found: dict[str, Any] = {**fields.data, "chosen": {topic: _chosen(chosen, topic) for topic in chosen.data}}
+    found: dict[str, Any] = {
+        **fields.data,
+        "chosen": {topic: list(listed(chosen, topic, MOST_CHOSEN)) for topic in chosen.data},
+    }
     if "mark" in fields.data:
         mark = fields.nested("mark")
         found["mark"] = {**mark.data, "positions": _by_partition(mark.nested("positions"))}
@@ -122,13 +126,6 @@ def _by_partition(topics: Fields) -> dict[str, dict[str, Any]]:
         partitions = partitions_beside(columns, "partitions", "values")
         found[topic] = dict(zip(partitions, column(columns, "values"), strict=True))
     return found
-
-
-def _chosen(fields: Fields, topic: str) -> list[int]:
-    try:
-        return list(numbers(fields.text(topic), most=MOST_CHOSEN))
-    except ValueError as error:
-        raise fields.bad(topic, f"is no list of partitions ({error})") from error
 
 
 def decode_upgrade(path: str, raw: bytes, app: str, version: int) -> Upgrade:
