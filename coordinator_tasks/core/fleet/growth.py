@@ -122,6 +122,10 @@ class GrowthObservation:
     unsure: str = ""
 
     @property
+    def count(self) -> int:
+        return len(self.consumers)
+
+    @property
     def throughput(self) -> float:
         return sum(one.read for one in self.loads)
 
@@ -186,21 +190,18 @@ class Memory:
 
 def decide(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[GrowthDecision, Memory]:
     """Return the decision and the next memory. If the decision acts, store both in the same write as the action."""
-    count = len(seen.consumers)
     if seen.unsure:
-        return _kept(_said(GrowthKind.HOLD, seen, count, f"nothing is decided: {seen.unsure}"), memory)
+        return _kept(_said(GrowthKind.HOLD, seen, seen.count, f"nothing is decided: {seen.unsure}"), memory)
     found, memory = _judged(limits, seen, memory)
     acts = limits.act and found.kind not in (GrowthKind.HOLD, GrowthKind.CANNOT_HELP)
     return _kept(replace(found, acted=acts), memory)
 
 
 def _judged(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[GrowthDecision, Memory]:
-    count = len(seen.consumers)
     memory = replace(memory, capacity=_capacity(limits, seen, memory))
     if not memory.capacity:
         why = "nobody has had a backlog throughout yet, so what one consumer gives is not known"
-        outside = min(max(count, limits.least), limits.most)
-        return _bounded(limits, seen, count, outside, why), memory
+        return _bounded(limits, seen) or _said(GrowthKind.HOLD, seen, seen.count, why), memory
     free, kept = _needs(limits, seen, memory)
     needs = [*free, *(min(memory.capacity, one) for one in kept.values())]
     desired = _desired(limits, needs, memory.capacity)
@@ -221,12 +222,9 @@ def _judged(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[Gr
 def _decided(
     limits: Limits, seen: GrowthObservation, memory: Memory, needs: Sequence[float], desired: int
 ) -> GrowthDecision:
-    count = len(seen.consumers)
-    outside = min(max(count, limits.least), limits.most)
-    if outside != count:
-        return _bounded(limits, seen, count, outside, "")
-    if (undo := _undone(limits, seen, memory, needs)) is not None:
-        return undo
+    count = seen.count
+    if (step := _bounded(limits, seen) or _undone(limits, seen, memory, needs)) is not None:
+        return step
     if desired > count:
         return _more(limits, seen, memory, needs, desired)
     if moves := _due_moves(limits, seen, memory):
@@ -267,7 +265,7 @@ def _needs(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[lis
     free, because the strategy places it.
     """
     rates = sum(one.rate for one in seen.loads)
-    grows_by = max(0.0, rates - len(seen.consumers) * memory.capacity) * limits.start_up_s / limits.catch_up_s
+    grows_by = max(0.0, rates - seen.count * memory.capacity) * limits.start_up_s / limits.catch_up_s
     needs = {one: _need(limits, one) for one in seen.loads}
     whole = sum(needs.values())
     factor = 1 + grows_by / whole if grows_by and whole else 1.0
@@ -306,21 +304,21 @@ def _fits(needs: Sequence[float], count: int, capacity: float) -> bool:
 def _undone(limits: Limits, seen: GrowthObservation, memory: Memory, needs: Sequence[float]) -> GrowthDecision | None:
     """Return the decision to undo a growth that brought no more throughput; `None` otherwise, or if too early."""
     last = next((one for one in reversed(memory.decisions) if one.kind in CHANGES and one.acted), None)
-    if last is None or last.kind is not GrowthKind.GROW or last.desired != len(seen.consumers):
+    if last is None or last.kind is not GrowthKind.GROW or last.desired != seen.count:
         return None
     age, judged_at = seen.now - last.at, limits.start_up_s + limits.window_s
     last = _first_of_row(memory, last, judged_at)
     if not judged_at <= age < 2 * judged_at or sum(needs) <= last.count * memory.capacity:
         return None
-    if 2 * len(seen.busy) < len(seen.consumers):
+    if 2 * len(seen.busy) < seen.count:
         return None  # if the sink were the limit, most consumers would have a backlog
-    more = len(seen.consumers) - last.count
+    more = seen.count - last.count
     hoped = last.throughput * (1 + RISE * more / max(1, last.count))
     if seen.throughput >= hoped:
         return None
     count = max(limits.least, last.count)
     why = (
-        f"adding consumers cannot help: {seen.throughput:,.0f} records/s are read with {len(seen.consumers)} consumers, "
+        f"adding consumers cannot help: {seen.throughput:,.0f} records/s are read with {seen.count} consumers, "
         f"{last.throughput:,.0f} were with {last.count}; the sink or the brokers are the limit"
     )
     return _left(GrowthKind.UNDO, seen, count, why)
@@ -337,8 +335,7 @@ def _first_of_row(memory: Memory, last: GrowthDecision, judged_at: float) -> Gro
 def _more(
     limits: Limits, seen: GrowthObservation, memory: Memory, needs: Sequence[float], desired: int
 ) -> GrowthDecision:
-    count, capacity = len(seen.consumers), memory.capacity
-    balance = _balance(needs, memory, count)
+    count, capacity, balance = seen.count, memory.capacity, _balance(needs, memory, seen.count)
     undone = sum(
         one.kind is GrowthKind.UNDO and one.acted and seen.now - one.at < REMEMBERED_S for one in memory.decisions
     )
@@ -362,8 +359,7 @@ def _more(
 def _fewer(
     limits: Limits, seen: GrowthObservation, memory: Memory, needs: Sequence[float], desired: int
 ) -> GrowthDecision:
-    count, capacity = len(seen.consumers), memory.capacity
-    balance = _balance(needs, memory, count)
+    count, capacity, balance = seen.count, memory.capacity, _balance(needs, memory, seen.count)
     since = [at for at, number in memory.wanted if number >= count]
     first = memory.wanted[0][0] if memory.wanted else seen.now
     calm_s = seen.now - max([first, *since])
@@ -399,23 +395,22 @@ def _hot_texts(memory: Memory, too_hot: Sequence[Load]) -> Iterator[str]:
         )
 
 
-def _bounded(limits: Limits, seen: GrowthObservation, count: int, outside: int, why: str) -> GrowthDecision:
-    if outside == count:
-        return _said(GrowthKind.HOLD, seen, count, why)
+def _bounded(limits: Limits, seen: GrowthObservation) -> GrowthDecision | None:
+    """Return the step into the limits; `None` within the limits."""
+    count, bound = seen.count, min(max(seen.count, limits.least), limits.most)
     reason = f"{_are(count)} outside of {limits.least} to {limits.most}"
-    if outside > count:
-        return _said(GrowthKind.GROW, seen, outside, reason)
-    return _left(GrowthKind.SHRINK, seen, outside, reason)
+    if bound > count:
+        return _said(GrowthKind.GROW, seen, bound, reason)
+    return _left(GrowthKind.SHRINK, seen, bound, reason) if bound < count else None
 
 
 def _left(kind: GrowthKind, seen: GrowthObservation, desired: int, why: str) -> GrowthDecision:
     """Return the decision to have `desired` consumers, or the nearest number that frozen topics allow."""
-    count = len(seen.consumers)
-    leaves = _cheapest(seen, count - desired)
-    if desired < count and not leaves:
+    leaves = _cheapest(seen, seen.count - desired)
+    if desired < seen.count and not leaves:
         why += "; none can leave: each keeps partitions of a frozen topic; unfreeze it"
-        return _said(GrowthKind.HOLD, seen, count, why)
-    return replace(_said(kind, seen, count - len(leaves), why), leaves=leaves)
+        return _said(GrowthKind.HOLD, seen, seen.count, why)
+    return replace(_said(kind, seen, seen.count - len(leaves), why), leaves=leaves)
 
 
 def _cheapest(seen: GrowthObservation, count: int) -> tuple[str, ...]:
@@ -501,9 +496,7 @@ def _are(count: int) -> str:
 
 
 def _said(kind: GrowthKind, seen: GrowthObservation, desired: int, why: str) -> GrowthDecision:
-    return GrowthDecision(
-        kind, seen.now, len(seen.consumers), desired, (why,), throughput=seen.throughput, lag=seen.lag
-    )
+    return GrowthDecision(kind, seen.now, seen.count, desired, (why,), throughput=seen.throughput, lag=seen.lag)
 
 
 def _kept(decision: GrowthDecision, memory: Memory) -> tuple[GrowthDecision, Memory]:

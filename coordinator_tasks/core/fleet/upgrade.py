@@ -6,7 +6,7 @@ fails, everything moves back.
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import ceil
@@ -152,7 +152,6 @@ class Upgrade:
 
     @property
     def over(self) -> bool:
-        """Return whether the upgrade is Done or RolledBack."""
         return self.phase in OVER
 
     @property
@@ -272,7 +271,8 @@ def more(upgrade: Upgrade, seen: UpgradeObservation, percent: int) -> dict[str, 
 def _evenly(topic: str, owners: Mapping[int, str], count: int) -> list[int]:
     """Return `count` of these partitions, each taken from the owner that has the most partitions left."""
     left: dict[str, list[int]] = {}
-    for partition in sorted(owners, key=lambda p: _lot(topic, p)):
+    # The order depends on neither the owners nor the numbers.
+    for partition in sorted(owners, key=lambda p: hashlib.sha256(f"{topic}/{p}".encode()).digest()):
         left.setdefault(owners[partition], []).append(partition)
     chosen: list[int] = []
     while len(chosen) < count and left:
@@ -296,11 +296,6 @@ def rates(mark: UpgradeMark, positions: Mapping[str, Mapping[int, int]], now: fl
         }
         for topic, after in positions.items()
     }
-
-
-def _lot(topic: str, partition: int) -> str:
-    """Return the sort key for choosing partitions. It depends on neither the owners nor the order of numbers."""
-    return hashlib.sha256(f"{topic}/{partition}".encode()).hexdigest()
 
 
 def _starting(upgrade: Upgrade, seen: UpgradeObservation, _: Collection[str]) -> Upgrade:
@@ -338,7 +333,8 @@ def _moving(upgrade: Upgrade, seen: UpgradeObservation, _: Collection[str]) -> U
         return entered(upgrade, UpgradePhase.HOLDING, seen.now, text)
     if not _late(upgrade, seen):
         return upgrade
-    why = joined(f"{topic}: {which}" for topic, which in (away or _unstable(seen)).items())
+    unstable = {topic: one.waits or "not Stable" for topic, one in seen.topics.items() if not one.stable}
+    why = joined(f"{topic}: {which}" for topic, which in (away or unstable).items())
     reason = f"{upgrade.step_said} did not move within {upgrade.patience_s:g} s: {why}"
     return back(upgrade, seen.now, reason)
 
@@ -406,10 +402,15 @@ def _endured(upgrade: Upgrade, seen: UpgradeObservation, failures: Collection[st
     return noted(replace(again, outage=None), now, f"{upgrade.step_said}: it is held for {upgrade.hold_s:g} s")
 
 
-def _draining(upgrade: Upgrade, seen: UpgradeObservation, _: Collection[str]) -> Upgrade:
-    if _have_left(upgrade.old_consumers, seen):
-        return entered(upgrade, UpgradePhase.FINISHING, seen.now, _have_left_said(upgrade.old_consumers))
-    return upgrade
+def _leaving(upgrade: Upgrade, seen: UpgradeObservation, _: Collection[str]) -> Upgrade:
+    """Return the upgrade once no leaving consumer is registered or owns partitions, and every topic is Stable."""
+    leaving = upgrade.old_consumers if upgrade.phase is UpgradePhase.DRAINING else upgrade.new_consumers
+    owning = {owner for topic in seen.topics.values() for owner in topic.owners.values()}
+    still = (owning | seen.registered.keys()) & set(leaving)
+    if still or not all(topic.stable for topic in seen.topics.values()):
+        return upgrade
+    text = f"{shown(leaving)} {agreed(len(leaving), 'has', 'have')} left"
+    return entered(upgrade, UpgradePhase.FINISHING, seen.now, text)
 
 
 def _restoring(upgrade: Upgrade, seen: UpgradeObservation, _: Collection[str]) -> Upgrade:
@@ -420,12 +421,6 @@ def _restoring(upgrade: Upgrade, seen: UpgradeObservation, _: Collection[str]) -
     give = agreed(len(upgrade.new_consumers), "gives everything away and leaves", "give everything away and leave")
     text = f"{shown(upgrade.new_consumers)} {give}{lacking}"
     return entered(upgrade, UpgradePhase.RETURNING, seen.now, text, chosen={})
-
-
-def _returning(upgrade: Upgrade, seen: UpgradeObservation, _: Collection[str]) -> Upgrade:
-    if _have_left(upgrade.new_consumers, seen):
-        return entered(upgrade, UpgradePhase.FINISHING, seen.now, _have_left_said(upgrade.new_consumers))
-    return upgrade
 
 
 def _finishing(upgrade: Upgrade, seen: UpgradeObservation, _: Collection[str]) -> Upgrade:
@@ -440,9 +435,9 @@ _STEPS: Mapping[UpgradePhase, Callable[[Upgrade, UpgradeObservation, Collection[
     UpgradePhase.STARTING: _starting,
     UpgradePhase.MOVING: _moving,
     UpgradePhase.HOLDING: _holding,
-    UpgradePhase.DRAINING: _draining,
+    UpgradePhase.DRAINING: _leaving,
     UpgradePhase.RESTORING: _restoring,
-    UpgradePhase.RETURNING: _returning,
+    UpgradePhase.RETURNING: _leaving,
     UpgradePhase.FINISHING: _finishing,
 }
 
@@ -468,18 +463,3 @@ def _not_arrived(upgrade: Upgrade, seen: UpgradeObservation) -> dict[str, str]:
         if away:
             waiting[topic] = f"{named(away)} {agreed(len(away), 'is', 'are')} with others{because(topic_seen.waits)}"
     return waiting
-
-
-def _unstable(seen: UpgradeObservation) -> dict[str, str]:
-    return {topic: one.waits or "not Stable" for topic, one in seen.topics.items() if not one.stable}
-
-
-def _have_left_said(consumers: Sequence[str]) -> str:
-    return f"{shown(consumers)} {agreed(len(consumers), 'has', 'have')} left"
-
-
-def _have_left(consumers: Collection[str], seen: UpgradeObservation) -> bool:
-    """Return whether none of the consumers is registered or owns partitions, and every topic is Stable."""
-    owning = {owner for topic in seen.topics.values() for owner in topic.owners.values()}
-    still = (owning | seen.registered.keys()) & set(consumers)
-    return not still and all(topic.stable for topic in seen.topics.values())
