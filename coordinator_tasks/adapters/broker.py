@@ -303,8 +303,7 @@ def _cause(error: object) -> KafkaError | None:
 
 
 def _has_timed_out(result: Any) -> bool:
-    cause = _cause(result)
-    return cause is not None and cause.name() == "_TIMED_OUT"
+    return (cause := _cause(result)) is not None and cause.name() == "_TIMED_OUT"
 
 
 def _is_moving(result: Any) -> bool:

@@ -53,6 +53,14 @@ class _Client:
         found = self._listed(topic, {p: OffsetSpec.for_timestamp(at) for p, at in times_ms.items()})
         return {p: offset for p, offset in found.items() if offset >= 0}
 
+    def ends(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        return self._listed(topic, dict.fromkeys(partitions, latest), missing=_NO_LEADER)
+
+    def beginnings(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
+        earliest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+        return self._listed(topic, dict.fromkeys(partitions, earliest), missing=_NO_LEADER)
+
     def _listed(self, topic: str, specs: Mapping[int, Any], missing: Collection[int] = ()) -> dict[int, int]:
         """Return partition → offset. Partitions with an error in `missing` are left out.
 
@@ -145,9 +153,7 @@ class ConfluentKafkaAdmin(_Client):
             return error
 
     def bounds(self, topic: str, partitions: Collection[int]) -> Mapping[int, tuple[int, int]]:
-        earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        first = self._listed(topic, dict.fromkeys(partitions, earliest), missing=_NO_LEADER)
-        end = self._listed(topic, dict.fromkeys(partitions, latest), missing=_NO_LEADER)
+        first, end = self.beginnings(topic, partitions), self.ends(topic, partitions)
         return {partition: (first[partition], end[partition]) for partition in first if partition in end}
 
     def create_topic(self, topic: str, partitions: int, replication: int = -1, **config: str) -> None:
@@ -212,14 +218,6 @@ class ConfluentGroupOffsets(_Client):
 
     def describe(self, topic: str) -> TopicDescription | None:
         return _described(topic, self._topics([topic])[topic])
-
-    def ends(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        return self._listed(topic, dict.fromkeys(partitions, latest), missing=_NO_LEADER)
-
-    def beginnings(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
-        earliest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-        return self._listed(topic, dict.fromkeys(partitions, earliest), missing=_NO_LEADER)
 
 
 def _metadata(place: TopicPartition) -> str:

@@ -299,12 +299,9 @@ class HttpStatusClient:
         except (OSError, NotConnected, BadAnswer, ValueError):
             return False
 
-    async def _close_peers(self) -> None:
-        for lane in (self._owners, self._others):
-            lane.close()
-
     def close(self) -> None:
-        self._run(self._close_peers())
+        for lane in (self._owners, self._others):
+            self._loop.call_soon_threadsafe(lane.close)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
