@@ -13,7 +13,7 @@ from coordinator_tasks.core.model import TopicConfig
 
 
 class Assignor(Protocol):
-    """A strategy. It gives every partition to a member; a `Partial` strategy may leave partitions without an owner."""
+    """A strategy. It gives every partition to a member; a partial strategy may leave partitions without an owner."""
 
     def assign(self, problem: Problem) -> Mapping[int, str]:
         """Return partition → member for every partition, including fixed partitions."""
@@ -25,15 +25,6 @@ class Checking(Protocol):
 
     def check(self, parameters: Mapping[str, str]) -> None:
         """Raise `Refused` for wrong parameters."""
-
-
-@runtime_checkable
-class Partial(Protocol):
-    """A strategy that may leave partitions without an owner, in order to keep a limit that a person has set."""
-
-    @property
-    def partial(self) -> bool:
-        """Return whether partitions may be left out."""
 
 
 @runtime_checkable
@@ -67,8 +58,8 @@ class Measuring(Protocol):
 
 
 def is_partial(strategy: Assignor) -> bool:
-    """Return whether the strategy may leave partitions without an owner; False by default."""
-    return isinstance(strategy, Partial) and strategy.partial
+    """Return the strategy's attribute `partial`: whether it may leave partitions without an owner; False by default."""
+    return bool(getattr(strategy, "partial", False))
 
 
 def assignor(name: str, known: Mapping[str, Assignor] = ASSIGNORS) -> Assignor:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from coordinator_tasks.core.model import Cause, CauseKind, Split
-from coordinator_tasks.core.text import cause_text
 
 Side: TypeAlias = tuple[tuple[int, ...], Mapping[str, int]]
 """Partitions, and the consumers that may have these partitions: consumer → incarnation."""
@@ -31,11 +30,6 @@ def kept(split: Split | None, owned: Mapping[int, str]) -> dict[int, str]:
     if split is None:
         return {}
     return {p: c for p, c in owned.items() if (c in split.consumers) == (p in split.partitions)}
-
-
-def said(split: Split) -> str:
-    """Return the split in a sentence, for plans and the pages."""
-    return cause_text.of_one(cause(split))
 
 
 def cause(split: Split) -> Cause:

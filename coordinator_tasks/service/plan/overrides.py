@@ -12,6 +12,7 @@ from coordinator_tasks.core.machine import rollback, split
 from coordinator_tasks.core.machine.draft import by_consumer
 from coordinator_tasks.core.model import Actor, TopicConfig
 from coordinator_tasks.core.names import check_consumer
+from coordinator_tasks.core.text.cause_text import of_one
 from coordinator_tasks.core.text.partition_text import agreed, named
 from coordinator_tasks.logs import about
 from coordinator_tasks.service.coordinator import Coordinator
@@ -62,7 +63,7 @@ def told(config: TopicConfig) -> tuple[str, ...]:
     pinned = by_consumer((consumer, partition) for partition, consumer in config.pins.items())
     texts = [FROZEN] if config.frozen else []
     texts += [f"{rollback.said(config.rollback)}, {rollback.until(config.rollback)}"] if config.rollback else []
-    texts += [split.said(config.split)] if config.split else []
+    texts += [of_one(split.cause(config.split))] if config.split else []
     texts += [f"paused: {named(config.paused)}"] if config.paused else []
     return (*texts, *(f"pinned to {who}: {named(which)}" for who, which in pinned.items()))
 

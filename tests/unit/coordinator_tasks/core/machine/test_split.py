@@ -4,8 +4,9 @@ import pytest
 
 from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.machine import planning
-from coordinator_tasks.core.machine.split import kept, said, sides
+from coordinator_tasks.core.machine.split import cause, kept, sides
 from coordinator_tasks.core.model import Member, Split
+from coordinator_tasks.core.text.cause_text import of_one
 
 ALL = (0, 1, 2, 3)
 ABLE = {"a": 1, "b": 2, "c": 3}
@@ -63,4 +64,4 @@ def test_a_partition_on_its_own_side_stays_with_its_owner() -> None:
     ],
 )
 def test_it_is_said_in_a_sentence(split: Split, text: str) -> None:
-    assert said(split) == text
+    assert of_one(cause(split)) == text
