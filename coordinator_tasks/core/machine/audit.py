@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from coordinator_tasks.core.machine import causes, restarts
+from coordinator_tasks.core.machine.draft import by_consumer
 from coordinator_tasks.core.machine.presence import presence
 from coordinator_tasks.core.machine.recovery import doubted
 from coordinator_tasks.core.machine.unread import moving_in, unread
@@ -163,18 +164,8 @@ def findings(topic: str, first: Collection[Trace], second: Collection[Trace]) ->
     groups: dict[tuple[FindingKind, str, str], set[int]] = {}
     for trace in counted:
         groups.setdefault((trace.kind, trace.who, trace.says), set()).add(trace.partition)
-    return [
-        Finding(
-            kind,
-            topic,
-            numbers := tuple(sorted(partitions - {-1})),
-            who,
-            _sentence(topic, numbers, says),
-            MEND[kind],
-            kind in ALARMS,
-        )
-        for (kind, who, says), partitions in sorted(groups.items(), key=lambda item: (item[0], sorted(item[1])))
-    ]
+    ordered = sorted(groups.items(), key=lambda item: (item[0], sorted(item[1])))
+    return [_finding(kind, topic, sorted(partitions - {-1}), who, says) for (kind, who, says), partitions in ordered]
 
 
 def _matter(one: Trace) -> tuple[FindingKind, int, str, tuple[int, ...]]:
@@ -182,14 +173,14 @@ def _matter(one: Trace) -> tuple[FindingKind, int, str, tuple[int, ...]]:
     return one.kind, one.partition, one.who, one.epochs
 
 
-def _sentence(topic: str, partitions: Collection[int], says: str) -> str:
-    return f"{named(partitions)} of {topic}: {says}" if partitions else f"{topic}: {says}"
+def _finding(kind: FindingKind, topic: str, partitions: Collection[int], who: str, says: str) -> Finding:
+    where = f"{named(partitions)} of {topic}" if partitions else topic
+    return Finding(kind, topic, tuple(partitions), who, f"{where}: {says}", MEND[kind], kind in ALARMS)
 
 
 def _unread(view: TopicView, world: World, policy: Policy) -> Iterator[Trace]:
-    owners = view.node.assignments if view.node is not None else {}
     for partition, why in unread(view, world, policy).items():
-        yield Trace(FindingKind.NO_OWNER, partition, owners.get(partition, ""), why)
+        yield Trace(FindingKind.NO_OWNER, partition, view.owners.get(partition, ""), why)
 
 
 def _of_unknown(view: TopicView, world: World) -> Iterator[Trace]:
@@ -257,34 +248,24 @@ _LOST: Mapping[Presence, str] = {
 def _of_owners(view: TopicView, node: TopicNode, world: World, policy: Policy) -> Iterator[Trace]:
     """Yield partitions with a lost or silent owner, and partitions that their owner does not run."""
     moving = moving_in(view) | unread(view, world, policy).keys()
-    of_owner: dict[str, list[int]] = {}
-    for partition, owner in node.assignments.items():
-        if partition not in moving:
-            of_owner.setdefault(owner, []).append(partition)
-    for owner, partitions in of_owner.items():
+    settled = by_consumer((owner, p) for p, owner in node.assignments.items() if p not in moving)
+    for owner, partitions in settled.items():
         incarnation = node.incarnations.get(owner, 0)
         state = presence(owner, incarnation, world, policy)
         life = world.life(owner, incarnation)
+        kind, idle = FindingKind.NO_OWNER, partitions
         if state is Presence.ABSENT and life.kept_until and life.restart is not None:
-            reason = f"{owner}, its owner, is restarting, expected until {_clock(life.kept_until)}: {restarts.said(life.restart)}"
-            yield from (Trace(FindingKind.NO_WORD, p, owner, reason) for p in partitions)
-            continue
-        if state in _LOST:
-            yield from (
-                Trace(FindingKind.NO_OWNER, p, owner, f"{owner}, its owner, {_LOST[state]}") for p in partitions
-            )
-            continue
-        word = _word(owner, incarnation, view.topic, node, world)
-        if isinstance(word, str):
-            yield from (Trace(FindingKind.NO_WORD, p, owner, word) for p in partitions)
-            continue
-        idle = [p for p in partitions if p not in word.running]
-        why = causes.hold(view) or f"{owner} owns it and does not run it"
-        yield from (Trace(FindingKind.NO_OWNER, p, owner, why) for p in idle)
-
-
-def _clock(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S UTC")
+            until = datetime.fromtimestamp(life.kept_until, UTC).strftime("%H:%M:%S UTC")
+            kind = FindingKind.NO_WORD
+            why = f"{owner}, its owner, is restarting, expected until {until}: {restarts.said(life.restart)}"
+        elif state in _LOST:
+            why = f"{owner}, its owner, {_LOST[state]}"
+        elif isinstance(word := _word(owner, incarnation, view.topic, node, world), str):
+            kind, why = FindingKind.NO_WORD, word
+        else:
+            idle = tuple(p for p in partitions if p not in word.running)
+            why = causes.hold(view) or f"{owner} owns it and does not run it"
+        yield from (Trace(kind, p, owner, why) for p in idle)
 
 
 def _word(owner: str, incarnation: int, topic: str, node: TopicNode, world: World) -> TopicStatus | str:
@@ -305,8 +286,7 @@ def _word(owner: str, incarnation: int, topic: str, node: TopicNode, world: Worl
 def _of_committed(view: TopicView, node: TopicNode, world: World, cluster: str) -> Iterator[Trace]:
     """Yield foreign commits on partitions whose owner reports a committed start."""
     for partition, owner in node.assignments.items():
-        said = topic_status(world.status(owner), view.topic)
-        running = said.running.get(partition) if said is not None else None
+        running = world.running(owner, view.topic, partition)
         if running is not None and running.overwritten is not None:
             yield _of_overwritten(partition, owner, running.overwritten)
         if world.committed is None or running is None or not running.started or running.closing:
@@ -364,14 +344,12 @@ def _of_commit(
 
 def committers(topic: str, first: Mapping[int, Committed], second: Mapping[int, Committed]) -> list[Committer]:
     """Return the committers at the second snapshot, with their progress since the first."""
-    groups: dict[str, list[int]] = {}
-    for partition, entry in second.items():
-        groups.setdefault(entry.owner or "nobody with a token", []).append(partition)
+    groups = by_consumer((entry.owner or "nobody with a token", p) for p, entry in second.items())
     result = []
-    for committer, partitions in sorted(groups.items()):
+    for committer, partitions in groups.items():
         changed = [p for p in partitions if first.get(p) != second[p]]
         gained = sum(max(0, second[p].offset - first[p].offset) for p in changed if p in first)
-        result.append(Committer(topic, committer, tuple(sorted(partitions)), len(changed), gained))
+        result.append(Committer(topic, committer, partitions, len(changed), gained))
     return result
 
 

@@ -166,29 +166,22 @@ def _paused(view: TopicView) -> tuple[Cause, ...]:
 
 def _pinned(view: TopicView, able: Collection[str]) -> tuple[Cause, ...]:
     """Return the partitions pinned to a consumer other than the owner."""
-    owners = view.node.assignments if view.node is not None else {}
-    moving = by_consumer(
-        (consumer, p) for p, consumer in view.config.pins.items() if consumer in able and owners.get(p) != consumer
-    )
-    return cause_text.kept(
-        Cause(CauseKind.PINNED, (consumer,), tuple(partitions)) for consumer, partitions in moving.items()
-    )
+    moving = by_consumer((c, p) for p, c in view.config.pins.items() if c in able and view.owners.get(p) != c)
+    return cause_text.kept(Cause(CauseKind.PINNED, (c,), partitions) for c, partitions in moving.items())
 
 
 def _rolled_back(view: TopicView, able: Collection[str]) -> tuple[Cause, ...]:
     """Return the roll back if it has to move partitions."""
-    wanted, owners = view.config.rollback, view.node.assignments if view.node is not None else {}
-    if wanted is None or all(
-        owners.get(p) == consumer for p, consumer in wanted.assignments.items() if consumer in able
-    ):
+    wanted = view.config.rollback
+    if wanted is None or all(view.owners.get(p) == c for p, c in wanted.assignments.items() if c in able):
         return ()
     return (rollback.cause(wanted),)
 
 
 def _split(view: TopicView) -> tuple[Cause, ...]:
     """Return the upgrade's split if an owner is on the wrong side."""
-    wanted, owners = view.config.split, view.node.assignments if view.node is not None else {}
-    if wanted is None or all((owner in wanted.consumers) == (p in wanted.partitions) for p, owner in owners.items()):
+    wanted = view.config.split
+    if wanted is None or all((c in wanted.consumers) == (p in wanted.partitions) for p, c in view.owners.items()):
         return ()
     return (split.cause(wanted),)
 

@@ -89,7 +89,7 @@ def not_running(consumer: str, topic: str, node: TopicNode, world: World) -> tup
 
 def _failures(view: TopicView, world: World) -> Iterator[tuple[str, TopicStatus, Failure]]:
     """Yield each owner by name, the owner's status, and each failure in the status."""
-    for owner in sorted(set(view.node.assignments.values())) if view.node is not None else ():
+    for owner in sorted(set(view.owners.values())):
         status = topic_status(world.answers.get(owner), view.topic)
         if status is not None:
             yield from ((owner, status, failure) for failure in status.failures)
@@ -97,7 +97,7 @@ def _failures(view: TopicView, world: World) -> Iterator[tuple[str, TopicStatus,
 
 def failing(view: TopicView, world: World) -> tuple[CommonFailure, ...]:
     """Return the reported processing failures. Failures with the same cause are merged."""
-    owned = by_consumer((c, p) for p, c in view.node.assignments.items()) if view.node is not None else {}
+    owned = by_consumer((c, p) for p, c in view.owners.items())
     return by_cause(
         common
         for owner, _, failure in _failures(view, world)
@@ -107,11 +107,11 @@ def failing(view: TopicView, world: World) -> tuple[CommonFailure, ...]:
 
 def waiting(view: TopicView, world: World) -> tuple[Reason, ...]:
     """Return the partitions with processing failures, each with offset, reason and next try."""
-    owners, found = view.node.assignments if view.node is not None else {}, list[Reason]()
+    found: list[Reason] = []
     for owner, status, failure in _failures(view, world):
         again = f"the next try is in {failure.next_s:.0f} s" if failure.next_s else "the next try is under way"
         why = f"{failure.why} (failed {counted(failure.tries, 'time')}; {again})"
-        for partition in (p for p, c in owners.items() if c == owner and failure.concerns(p)):
+        for partition in (p for p, c in view.owners.items() if c == owner and failure.concerns(p)):
             running = status.running.get(partition)
             place = f" at offset {running.position}" if running is not None else ""
             found.append(Reason(f"{owner} cannot process it{place}: {why}", (partition,)))
@@ -120,10 +120,9 @@ def waiting(view: TopicView, world: World) -> tuple[Reason, ...]:
 
 def states(view: TopicView, world: World) -> tuple[Reason, ...]:
     """Return the size of each partition's state as its owner reports it; only for a stateful pipeline."""
-    owners, found = view.node.assignments if view.node is not None else {}, list[Reason]()
-    for partition, owner in sorted(owners.items()):
-        status = topic_status(world.answers.get(owner), view.topic)
-        running = status.running.get(partition) if status is not None else None
+    found: list[Reason] = []
+    for partition, owner in sorted(view.owners.items()):
+        running = world.running(owner, view.topic, partition)
         if running is not None and (size := running.state) is not None:
             timer = "" if size.first_timer_ms is None else f", earliest timer {moment(size.first_timer_ms / 1_000)}"
             found.append(Reason(f"{size.rows:,} rows, {size.value_bytes:,} bytes{timer}", (partition,)))

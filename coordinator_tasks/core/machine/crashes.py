@@ -1,6 +1,7 @@
 """Consecutive failed ends of a consumer's processes, and when the next process gets partitions. Pure."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from coordinator_tasks.core.machine.churn import failed_in_a_row
 from coordinator_tasks.core.machine.presence import in_backoff
@@ -23,7 +24,8 @@ class Exits:
     @property
     def told(self) -> str:
         often = f" ({counted(self.count, 'time')} in a row)" if self.count > 1 else ""
-        later = f"; its id gets partitions again at {_time(self.next_at)}" if self.next_at else ""
+        again = datetime.fromtimestamp(self.next_at, UTC).strftime("%H:%M:%SZ")
+        later = f"; its id gets partitions again at {again}" if self.next_at else ""
         return f"incarnation {self.incarnation} has ended: {self.reason}{often}{later}"
 
 
@@ -40,9 +42,3 @@ def exits(consumer: str, world: World, policy: Policy) -> Exits | None:
     return Exits(
         len(failed) if looping else 1, failed[0], claim.reasons[failed[0]], world.now + wait_s if wait_s else 0.0
     )
-
-
-def _time(at: float) -> str:
-    """Return the time of day in UTC."""
-    minutes, second = divmod(int(at) % 86_400, 60)
-    return f"{minutes // 60:02}:{minutes % 60:02}:{second:02}Z"

@@ -33,7 +33,6 @@ from coordinator_tasks.core.model import (
     MoveKind,
     Record,
     State,
-    TopicNode,
     TopicState,
 )
 from coordinator_tasks.core.text.cause_text import listed, said
@@ -244,7 +243,8 @@ class Deciding:
         away = restarts.away(self.view, self.world)
         waited = {c: i for c, i in self.state.targets.items() if c in away}
         counted = dict(self.state.targets) if self.view.config.frozen else waited | able
-        same = not moved and self.ended is None and counted == self.state.targets and self._same_for_consumers()
+        same = not moved and self.ended is None and counted == self.state.targets
+        same = same and unless_same(self.view.node, node_of(self.draft, self.view.config), True) is None
         if same and not self._is_noted(planned):
             return self._restart() or self._plain_again()  # the plan would equal the present assignment
         left = [(c, self.state.targets.get(c, self.draft.incarnations.get(c, 0))) for c in due.left]
@@ -354,9 +354,6 @@ class Deciding:
             self._leave_started()
         return held, self.planning(able).rebalancing()
 
-    def _same_for_consumers(self) -> bool:
-        return unless_same(self.view.node, node_of(self.draft, self.view.config), True) is None
-
     def _restart(self) -> Decision | None:
         """Order owners again to start what does not run. In Starting, first wait for half of `stuck_after_s`."""
         node, stable = self.view.node, self.state.state is State.STABLE
@@ -441,33 +438,11 @@ class Deciding:
             recovered=noted(self.view, self.world, self.policy, objectors),
         )
         current = written or self.view.node
-        record = self._record(
-            state, node, current.epoch if current is not None else 0, confirmed or {}, unasked=unasked
-        )
-        decision = Decision(TopicOutcome.WRITTEN, cause, state, written, record, self.relies_on)
-        return replace(
-            decision,
-            explanation=self.draft.explanation,
-            ends_rollback=self.ended is not None,
-            pack_over=packing.pack_over(self.view, self.world, self.draft, self.policy),
-        )
-
-    def _record(
-        self,
-        state: TopicState,
-        node: TopicNode,
-        epoch: int,
-        confirmed: Mapping[str, tuple[int, ...]],
-        *,
-        unasked: bool,
-    ) -> Record:
-        """Return the history's record of the transition to `state`. `epoch`: the node's epoch after the transition."""
-        before = self.state
-        return Record(
+        record = Record(
             topic=self.view.topic,
             source=before.state,
             target=state.state,
-            epoch=epoch,
+            epoch=current.epoch if current is not None else 0,
             generation=node.generation,
             rebalance=state.rebalance,
             cause=state.cause,
@@ -477,12 +452,23 @@ class Deciding:
             lasted_s=max(0.0, state.since_at - before.since_at) if before.since_at else 0.0,
             rebalance_s=max(0.0, state.since_at - state.began_at),
             moves=tuple(sorted(self.draft.moves, key=lambda m: m.partition)),
-            confirmed=dict(confirmed),
+            confirmed=dict(confirmed or {}),
             counts=_counts(self.draft),
             digest=state.planned,
             incarnations=node.incarnations,
             plan=self.draft.kept,
             unasked=unasked,
+        )
+        return Decision(
+            TopicOutcome.WRITTEN,
+            cause,
+            state,
+            written,
+            record,
+            self.relies_on,
+            explanation=self.draft.explanation,
+            ends_rollback=self.ended is not None,
+            pack_over=packing.pack_over(self.view, self.world, self.draft, self.policy),
         )
 
 

@@ -21,17 +21,7 @@ from coordinator_tasks.core.machine.presence import who_cannot_read
 from coordinator_tasks.core.machine.question import PlanQuestion
 from coordinator_tasks.core.machine.table import signal_of_plan
 from coordinator_tasks.core.machine.world import Policy, TopicView, World
-from coordinator_tasks.core.model import (
-    SEEK_STATE,
-    SEEKS,
-    Actor,
-    Cause,
-    CauseKind,
-    Explanation,
-    State,
-    StateOnReset,
-    topic_status,
-)
+from coordinator_tasks.core.model import SEEK_STATE, SEEKS, Actor, Cause, CauseKind, Explanation, State, StateOnReset
 from coordinator_tasks.core.text.cause_text import listed, of_one
 from coordinator_tasks.core.text.json_fields import MAX_COUNT
 from coordinator_tasks.core.text.partition_text import agreed, counted, first, joined, named
@@ -130,8 +120,7 @@ def _stateful(topic: str, world: World, assignments: Mapping[int, str], partitio
     """Return, in words, the partitions with state by the owners' answers, among these; empty without such partitions."""
     rows: dict[int, int] = {}
     for partition in partitions:
-        status = topic_status(world.answers.get(assignments.get(partition, "")), topic)
-        running = status.running.get(partition) if status is not None else None
+        running = world.running(assignments.get(partition, ""), topic, partition)
         if running is not None and running.state is not None and running.state.rows:
             rows[partition] = running.state.rows
     if not rows:

@@ -106,7 +106,7 @@ class TogetherPlan:
         answer = dict(part.answer or {})
         if not part.shares or (len(self._parts) == 1 and not self._elsewhere):
             return SharedAnswer(part.question, answer)
-        return SharedAnswer(part.question, answer, self._before, self._after, self._inputs)
+        return SharedAnswer(part.question, answer, *self._counts, self._inputs)
 
     def moves(self, topic: str) -> bool:
         part = None if self._calm else self._parts.get(topic)
@@ -186,20 +186,14 @@ class TogetherPlan:
             carried.add(topic)
 
     @cached_property
-    def _before(self) -> Mapping[str, int]:
-        return self._counts(lambda part: part.held)
-
-    @cached_property
-    def _after(self) -> Mapping[str, int]:
-        return self._counts(lambda part: part.then)
-
-    def _counts(self, of: Callable[[_Part], Mapping[int, str]]) -> Mapping[str, int]:
-        """Return member → partitions of all topics, without topics whose strategy measures."""
-        counts = Counter(self._elsewhere)
+    def _counts(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        """Return member → partitions before and after the plan, without topics whose strategy measures."""
+        before, after = Counter(self._elsewhere), Counter(self._elsewhere)
         for part in self._parts.values():
             if not part.measures:
-                counts.update(of(part).values())
-        return counts
+                before.update(part.held.values())
+                after.update(part.then.values())
+        return before, after
 
     @cached_property
     def _inputs(self) -> str:

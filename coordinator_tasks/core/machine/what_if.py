@@ -291,11 +291,10 @@ def due_owners(view: TopicView) -> dict[int, str]:
 def loads(answers: Mapping[str, Answer], view: TopicView) -> dict[int, RunningPartition]:
     """Return partition → position, lag and rates. If several consumers run a partition, the owner's report counts."""
     reports: dict[int, RunningPartition] = {}
-    owners = view.node.assignments if view.node is not None else {}
     for consumer, answer in sorted(answers.items()):
         report = topic_status(answer, view.topic)
         for partition, running in report.running.items() if report is not None else ():
-            if partition not in reports or owners.get(partition) == consumer:
+            if partition not in reports or view.owners.get(partition) == consumer:
                 reports[partition] = running
     return reports
 

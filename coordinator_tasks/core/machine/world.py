@@ -18,10 +18,12 @@ from coordinator_tasks.core.model import (
     IdClaim,
     Member,
     Release,
+    RunningPartition,
     TopicConfig,
     TopicDescription,
     TopicNode,
     TopicState,
+    topic_status,
 )
 
 
@@ -95,6 +97,10 @@ class TopicView:
     def topic(self) -> str:
         return self.config.topic
 
+    @property
+    def owners(self) -> Mapping[int, str]:
+        return self.node.assignments if self.node is not None else {}
+
 
 class Answers(dict[str, Answer]):
     """The answers of one look. They never change, so they have an index: few of thousands of consumers name a topic."""
@@ -157,6 +163,11 @@ class World:
         """Return the consumer's answer; `None` if there was none."""
         answer = self.answers.get(consumer)
         return answer if isinstance(answer, ConsumerStatus) else None
+
+    def running(self, consumer: str, topic: str, partition: int) -> RunningPartition | None:
+        """Return the consumer's report of a partition; `None` if the consumer does not report running it."""
+        status = topic_status(self.answers.get(consumer), topic)
+        return status.running.get(partition) if status is not None else None
 
     def naming(self, topic: str) -> Mapping[str, ConsumerStatus]:
         """Return the answers that name the topic, by the consumers' names."""

@@ -97,7 +97,7 @@ def _of_topic(c: Coordinator, view: TopicView, world: World | None) -> TopicFigu
         epoch=view.node.epoch if view.node is not None else 0,
         not_stable_s=_not_stable_s(view, c.clock.now()),
         partitions=view.partitions,
-        owners=view.node.assignments if view.node is not None else {},
+        owners=view.owners,
         unowned=unowned_in(view) if world is None else tuple(unread(view, world, c.policy)),
         moving=len(moving_in(view)),
         handoffs=len(view.node.handoff) if view.node is not None else 0,
