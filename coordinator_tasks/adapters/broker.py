@@ -291,7 +291,6 @@ class _Results(Generic[K]):
         raise result
 
     def only(self, about: object) -> Any:
-        """Return the result of a request that has a single part."""
         (key,) = self._results
         return self.get(key, about)
 

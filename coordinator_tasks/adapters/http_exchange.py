@@ -110,7 +110,6 @@ class Peer:
     async def _ask(
         self, connection: _Connection, method: str, path: str, headers: dict[str, str], body: bytes = b""
     ) -> int:
-        """Send a request and return the code of the answer."""
         named = {"Host": self._named, "Accept": "*/*", "Accept-Encoding": "identity", **headers}
         request = h11.Request(method=method, target=self._path + path, headers=list(named.items()))
         protocol, writer = connection.protocol, connection.writer

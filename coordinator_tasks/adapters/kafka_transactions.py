@@ -131,7 +131,6 @@ class TransactionalGroupOffsets(ConfluentGroupOffsets):
         return built(lambda: Producer({**usable, **own}, logger=LIBRARY_LOG))
 
     def _commit(self, topic: str, partition: int, entry: Committed) -> Exception | None:
-        """Commit one partition. Return the error, if any."""
         held = self._producers.get((topic, partition))
         if held is None:
             return self._fenced(topic, partition)

@@ -58,7 +58,6 @@ class ZooKeeperAccess:
 
     @property
     def separate(self) -> bool:
-        """Return whether coordinator and consumers have separate accounts."""
         return bool(self.consumers or self.coordinator)
 
     @property

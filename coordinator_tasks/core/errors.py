@@ -34,7 +34,6 @@ class CoordinatorError(Exception):
 
     @property
     def told(self) -> str:
-        """Return the code, and the text in one line, for a person."""
         return f"{self.code}: {in_one_line(str(self))}"
 
 

@@ -83,7 +83,6 @@ class Strategies:
     parameters: Mapping[str, str] = field(default_factory=dict)
 
     def effective(self, config: TopicConfig) -> TopicConfig:
-        """Return the topic's configuration with the effective strategy and parameters."""
         name = config.strategy or self.default
         parameters = {**self.parameters, **config.parameters} if name == self.default else config.parameters
         return replace(config, strategy=name, parameters=parameters)

@@ -168,7 +168,6 @@ class CountExplainer:
         self._stays: dict[str, str] = {}
 
     def summary(self) -> str:
-        """Return how many partitions move, and how even the result is."""
         counts = [self.after[m] for m in self.problem.members]
         even = f"{_span(min(counts), max(counts))}{self.what} each" if counts else "no live consumer"
         return f"{self.strategy}: {self.moves} of {len(self.problem.partitions)} partitions leave an owner; then {even}"
@@ -189,7 +188,6 @@ class CountExplainer:
         return self._stays[owner]
 
     def left(self, partition: int) -> str:  # noqa: ARG002
-        """Return why the partition has no owner: there are no members, or the strategy is partial."""
         return f"{self.strategy} gives it to nobody" if self.problem.members else "no live consumer may have it"
 
     def _said_rule(self) -> str:

@@ -70,7 +70,6 @@ class Flow:
 
     @property
     def even(self) -> bool:
-        """Return whether no two loads differ by more than one."""
         return int(self.loads.max() - self.loads.min()) <= 1
 
     def solve(self) -> bool:

@@ -22,7 +22,6 @@ class Measure(StrEnum):
 
     @property
     def unit(self) -> str:
-        """Return the unit to write after a number."""
         return _UNITS[self]
 
 

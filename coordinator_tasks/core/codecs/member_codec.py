@@ -39,7 +39,6 @@ def _address(fields: Fields, name: str) -> str:
 
 
 def _known_address(fields: Fields, name: str) -> str:
-    """Return the last registered address; empty if it is invalid."""
     address = fields.text(name)
     return address if is_address(address) else ""
 

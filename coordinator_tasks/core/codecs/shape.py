@@ -80,7 +80,6 @@ class Shape(Generic[T]):
 
     @property
     def listed(self) -> FieldKind:
-        """Return the kind of a list of these objects."""
         return FieldKind(
             lambda fields, name: tuple(map(self.read, fields.objects(name))),
             lambda values: list(map(self.write, values)),

@@ -202,7 +202,6 @@ def _topic_of(quick: QuickTopic) -> TopicStatus:
 
 
 def _read(kind: FieldKind, value: object) -> Any:
-    """Return a JSON value read as this kind."""
     return kind.read(Fields("", {"": value}), "")
 
 

@@ -102,11 +102,8 @@ class Life:
     def leaving(self) -> bool:
         """Return whether the incarnation was asked to end, even if no consumer takes over its partitions."""
         draining = self.directive.draining if self.directive is not None else None
-        return (
-            draining is not None
-            and self.incarnation > 0
-            and self.incarnation in (draining.incarnation, draining.leaving)
-        )
+        asked = (draining.incarnation, draining.leaving) if draining is not None else ()
+        return self.incarnation > 0 and self.incarnation in asked
 
 
 def with_leave(directive: Directive, leave: Draining) -> Directive:

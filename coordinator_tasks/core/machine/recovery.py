@@ -158,7 +158,6 @@ def noted(
 
 
 def _stored(view: TopicView) -> int:
-    """Return the node's epoch; 0 without a node."""
     return view.node.epoch if view.node is not None else 0
 
 

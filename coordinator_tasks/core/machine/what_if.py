@@ -5,6 +5,7 @@ the supposed change of this state.
 `replay` decides every topic until nothing is left to write.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -149,14 +150,9 @@ def _with_members(world: World, change: SiteChange) -> World:
 
 
 def _new_ids(world: World, count: int) -> list[str]:
-    found: list[str] = []
-    number = 1
-    while len(found) < count:
-        name = f"{NEW}{number}"[:MAX_ID_BYTES]
-        if name not in world.members and name not in world.claims:
-            found.append(name)
-        number += 1
-    return found
+    names = (f"{NEW}{number}"[:MAX_ID_BYTES] for number in itertools.count(1))
+    free = (name for name in names if name not in world.members and name not in world.claims)
+    return list(itertools.islice(free, count))
 
 
 def _reconfigured(view: TopicView, change: SiteChange, strategies: Strategies) -> TopicView:

@@ -160,7 +160,6 @@ class World:
         return consumer in self.members or consumer in self.claims or consumer in self.unclear
 
     def status(self, consumer: str) -> ConsumerStatus | None:
-        """Return the consumer's answer; `None` if there was none."""
         answer = self.answers.get(consumer)
         return answer if isinstance(answer, ConsumerStatus) else None
 

@@ -56,7 +56,6 @@ class LagMoment:
     left_out: int = 0
 
     def owner(self, place: int) -> str:
-        """Return the owner's name by its index; empty without an owner."""
         return "" if place == NOBODY else self.consumers[place]
 
 
@@ -94,7 +93,6 @@ class PartitionMoment(NamedTuple):
 
     @property
     def lag(self) -> int:
-        """Return offsets from the commit to the log's end."""
         return max(0, self.end - self.offset)
 
 

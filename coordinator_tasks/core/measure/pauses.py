@@ -151,13 +151,9 @@ def _of_giver(moved: Moved) -> tuple[TimeSpan | None, TimeSpan | None, str]:
     read = TimeSpan(moved.planned_at + ago.read_s * (1 - DRIFT), inf)
     written = read.within(TimeSpan(moved.planned_at, moved.released_at + TICK_S))
     if written is None:
-        early_s = read.low - moved.released_at
-        which = f"partition {moved.partition}"
-        return (
-            None,
-            None,
-            f"{moved.giver} says of {which} that it had read the plan {early_s:.1f} s before there was one",
-        )
+        which, early_s = f"partition {moved.partition}", read.low - moved.released_at
+        why = f"{moved.giver} says of {which} that it had read the plan {early_s:.1f} s before there was one"
+        return None, None, why
     empty = None if ago.empty_s is None else written.before(ago.empty_s)
     return written.before(ago.passed_s), empty, ""
 

@@ -55,5 +55,4 @@ class Cause:
 
     @property
     def name(self) -> str:
-        """Return the first name; empty if there is none."""
         return self.names[0] if self.names else ""

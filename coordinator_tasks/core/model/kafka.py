@@ -48,6 +48,5 @@ class KafkaRecord:
 
     @property
     def size(self) -> int:
-        """Return the bytes of key, value and headers."""
         headers = sum(len(name) + len(value or b"") for name, value in self.headers)
         return len(self.key or b"") + len(self.value or b"") + headers

@@ -65,14 +65,12 @@ class Fields:
         return value
 
     def number(self, name: str, default: int = MISSING, most: int = MAX_NUMBER) -> int:
-        """Return a whole number from 0 to `most`."""
         value = self.data.get(name, default)
         if type(value) is not int or not 0 <= value <= most:  # a bool is an instance of int, too
             raise self._wrong(name, value, f"a whole number from 0 to {most}")
         return value
 
     def count(self, name: str) -> int:
-        """Return an epoch or an incarnation."""
         return self.number(name, MISSING, MAX_COUNT)
 
     def generation(self, name: str) -> str:
@@ -83,14 +81,12 @@ class Fields:
         return value
 
     def real(self, name: str, default: float = MISSING, most: float = MAX_REAL) -> float:
-        """Return a number from 0 to `most`."""
         value = self.data.get(name, default)
         if type(value) not in (int, float) or not 0 <= value <= most:
             raise self._wrong(name, value, f"a number from 0 to {most:.0f}")
         return float(value)
 
     def time(self, name: str, default: float = MISSING) -> float:
-        """Return seconds since 1970, up to the year 9999."""
         return self.real(name, default, MAX_TIME)
 
     def flag(self, name: str) -> bool:
@@ -100,7 +96,6 @@ class Fields:
         return value
 
     def choice(self, name: str, kind: Callable[[str], V]) -> V:
-        """Return a member of an enumeration."""
         value = self.text(name)
         try:
             return kind(value)

@@ -19,7 +19,6 @@ class WeightedExplainer:
         self.moves = sum(1 for p, m in problem.owned.items() if answer.get(p) != m)
 
     def summary(self) -> str:
-        """Return the load of the fullest member relative to the level, and the number of moves."""
         if not self.after.seats:
             return f"weighted by {self.rules.measure}: no consumer may have anything"
         fullest = max(self.after.seats, key=lambda m: (self.after.ratio(m), m))
@@ -30,11 +29,9 @@ class WeightedExplainer:
         )
 
     def given(self, partition: int, taker: str) -> str:
-        """Return a sentence: the taker had the least load of the possible owners."""
         return f"{taker} carried least of those that may have it, {self._figure(self.before, taker)}{self._near(partition, taker)}"
 
     def moved(self, partition: int, giver: str, taker: str) -> str:
-        """Return the rule because of which the giver lost the partition, and the taker's load."""
         to = f"{taker} carried {self._figure(self.before, taker)}{self._near(partition, taker)}"
         forced = self._forced(partition, giver)
         if forced:
@@ -58,7 +55,6 @@ class WeightedExplainer:
         return ""
 
     def stays(self, partition: int, owner: str) -> str:  # noqa: ARG002 - only its owner's load counts
-        """Return the owner's load, and why this load causes no move."""
         ratio, figure = self.after.ratio(owner), self._figure(self.after, owner)
         if ratio <= self.after.top:
             return f"{owner} carries {figure}, within the tolerance of {_percent(self.rules.tolerance)}"
@@ -70,7 +66,6 @@ class WeightedExplainer:
         return f"{owner} carries {figure}, but no allowed move would gain {_percent(self.rules.min_gain)} of the level"
 
     def left(self, partition: int) -> str:
-        """Return which of bans, zones or limits leave the partition without an owner."""
         may = [m for m in self.after.seats if self.after.may_have(m, partition)]
         if not may:
             return "no live consumer may have it: bans and capacities leave nobody"

@@ -64,7 +64,6 @@ class LoadAccount:
         return self._table.weight(partition)
 
     def ratio(self, member: str) -> float:
-        """Return the member's load per capacity."""
         return self.load[member] / self.capacity[member]
 
     def racks(self, partition: int) -> tuple[str, ...]:
@@ -85,7 +84,6 @@ class LoadAccount:
         return not any(self.is_near(one, partition) and not self.rules.bars(one, partition) for one in self.seats)
 
     def has_room(self, member: str) -> bool:
-        """Return whether the member's limit allows another partition."""
         return self.count[member] < self.limit[member]
 
     def homeless(self) -> list[int]:
@@ -106,7 +104,6 @@ class LoadAccount:
         self._by_weight |= {m: PartitionsByWeight(*held) for m, held in self._table.movable(unread).items()}
 
     def answer(self) -> dict[int, str]:
-        """Return partition → member. Partitions without an owner are left out."""
         return {p: m for p, m in self.placed.items() if m != NOBODY} if self.count[NOBODY] else self.placed
 
     # Changes ----------------------------------------------------------------------------------------------------------

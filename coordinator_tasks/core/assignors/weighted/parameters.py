@@ -58,7 +58,6 @@ class Rules:
     interval_s: float = 300.0
 
     def limit_of(self, member: str) -> float:
-        """Return how many partitions of all topics the member may have."""
         return self.most.get(member, self.most.get(None, math.inf))
 
     def bars(self, member: str, partition: int) -> bool:

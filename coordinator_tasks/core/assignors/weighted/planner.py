@@ -43,7 +43,6 @@ class _Planner:
     # -----------------------------------------------------------------------------------------------------
 
     def evict(self) -> None:
-        """Take partitions away from owners that are excluded."""
         account, rules, fixed = self.account, self.rules, self.account.problem.fixed
         for member, banned in sorted(rules.bans.items()):
             for partition in sorted(banned or ()):

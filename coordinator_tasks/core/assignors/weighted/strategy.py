@@ -27,13 +27,11 @@ class Weighted:
         return planned(problem, rules_of(problem.parameters)).answer()
 
     def explainer(self, problem: Problem, answer: Mapping[int, str]) -> Explainer:
-        """Return an explainer that names weights, levels and the rules of the parameters."""
         from coordinator_tasks.core.assignors.weighted.explainer import WeightedExplainer  # noqa: PLC0415 - numpy again
 
         return WeightedExplainer(problem, answer)
 
     def check(self, parameters: Mapping[str, str]) -> None:
-        """Raise `Refused` for wrong parameters."""
         rules_of(parameters)
 
     def measure(self, parameters: Mapping[str, str]) -> Measure:
