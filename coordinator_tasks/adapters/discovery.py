@@ -92,13 +92,13 @@ class ZooKeeperRegistry:
         self._zk.ensure(self._paths.members)
         self._zk.ensure(self._paths.ids)
         deadline_s = time.monotonic() + self._wait_s
-        doing = f"{member.consumer!r} registered; look for a process that writes it all the time"
-
-        def attempt() -> tuple[list[Operation], None]:
-            return self._writes(member, self._await_free(member, deadline_s)), None
-
-        id_path = self._paths.id(member.consumer)
-        compare_and_set(self._zk, id_path, attempt, doing=doing, exhausted=StoreUnavailable)
+        compare_and_set(
+            self._zk,
+            self._paths.id(member.consumer),
+            lambda: (self._writes(member, self._await_free(member, deadline_s)), None),
+            doing=f"{member.consumer!r} registered; look for a process that writes it all the time",
+            exhausted=StoreUnavailable,
+        )
 
     def _writes(self, member: Member, found: Node | None) -> list[Operation]:
         path, data = self._paths.member(member.consumer), encode_member(member)

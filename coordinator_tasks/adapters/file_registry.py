@@ -168,7 +168,8 @@ def _fresh_or_named(path: Path, now: float, ttl_s: float) -> Member | None:
 
 def _fresh(path: Path, now: float, ttl_s: float) -> Member | None:
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
+        # Without O_NONBLOCK, a named pipe would block until it has a writer.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             found = os.fstat(file.fileno())
             if now - found.st_mtime > ttl_s:
                 return None
@@ -182,11 +183,6 @@ def _fresh(path: Path, now: float, ttl_s: float) -> Member | None:
     if member.consumer + _SUFFIX != path.name:
         raise InvalidName(f"{path} is the registration of {member.consumer!r}; its file has the wrong name, remove it")
     return member
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Open a file without blocking (an opener for `open`). A named pipe would block until it has a writer."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _encode(member: Member, registered_at: float) -> bytes:

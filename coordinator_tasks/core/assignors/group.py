@@ -42,9 +42,8 @@ class Group:
 
     def subscribers(self) -> dict[str, list[str]]:
         """Return topic → subscribed members in Kafka's order. Topics without partitions or subscribers are left out."""
-        order = kafka_order(self.members)
         chosen: dict[str, list[str]] = {}
-        for member in order:
+        for member in kafka_order(self.members):
             for topic in self.members[member].topics:
                 if self.topics.get(topic, 0) > 0:
                     chosen.setdefault(topic, []).append(member)

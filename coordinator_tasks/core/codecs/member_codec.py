@@ -160,7 +160,8 @@ _FLEET = Shape(
 )
 
 encode_member, encode_claim = _MEMBER.encode, _CLAIM.encode
-encode_directive, encode_leave, encode_fleet = _DIRECTIVE.encode, _DRAINING.encode, _FLEET.encode
+encode_leave, decode_leave = _DRAINING.encode, _DRAINING.decode
+encode_directive, encode_fleet = _DIRECTIVE.encode, _FLEET.encode
 
 
 def decode_member(path: str, raw: bytes, registered_at: float = 0.0) -> Member:
@@ -174,10 +175,6 @@ def decode_claim(path: str, raw: bytes, consumer: str, version: int) -> IdClaim:
 
 def decode_directive(path: str, raw: bytes, consumer: str, version: int) -> Directive:
     return _DIRECTIVE.decode(path, raw, consumer=consumer, version=version)
-
-
-def decode_leave(path: str, raw: bytes) -> Draining:
-    return _DRAINING.decode(path, raw)
 
 
 def decode_fleet(path: str, raw: bytes, app: str, version: int) -> Fleet:

@@ -127,27 +127,16 @@ def traces(
     node = view.node
     if view.config.removed or (node is not None and node.removed):
         return set()
-    evidence = {
-        Trace(
-            FindingKind.INTRUDER,
-            -1,
-            member,
-            f"{member} subscribes with group {view.config.group_id}: Kafka refuses all other commits",
+    why = f"subscribes with group {view.config.group_id}: Kafka refuses all other commits"
+    intruders = {member: f"{member} {why}" for member in subscribers} | doubted(view, world, policy)
+    evidence = {Trace(FindingKind.INTRUDER, -1, who, reason) for who, reason in intruders.items()}
+    evidence.update(_unread(view, world, policy), _of_unknown(view, world))
+    if node is not None:
+        evidence.update(
+            _of_runners(view, node, _runners(view.topic, world)),
+            _of_owners(view, node, world, policy),
+            _of_committed(view, node, world, cluster),
         )
-        for member in subscribers
-    }
-    evidence.update(_unread(view, world, policy))
-    evidence.update(_of_unknown(view, world))
-    evidence.update(
-        Trace(FindingKind.INTRUDER, -1, consumer, reason)
-        for consumer, reason in sorted(doubted(view, world, policy).items())
-    )
-    if node is None:
-        return evidence
-    runners = _runners(view.topic, world)
-    evidence.update(_of_runners(view, node, runners))
-    evidence.update(_of_owners(view, node, world, policy))
-    evidence.update(_of_committed(view, node, world, cluster))
     return evidence
 
 
@@ -208,25 +197,18 @@ def _of_runners(view: TopicView, node: TopicNode, runners: Mapping[int, list[_Ru
         owner = node.assignments.get(partition, "")
         named_as = owner or "nobody"
         if len(candidates) > 1:
-            text = " and ".join(
-                first(f"{runner.consumer} under epoch {runner.running.token.epoch}" for runner in candidates)
-            )
-            names = shown(runner.consumer for runner in candidates)
+            text = " and ".join(first(f"{one.consumer} under epoch {one.running.token.epoch}" for one in candidates))
+            names = shown(one.consumer for one in candidates)
             yield Trace(FindingKind.TWO_OWNERS, partition, names, f"{text} both run it, and ZooKeeper names {named_as}")
             continue
         (runner,) = candidates
+        epoch = runner.running.token.epoch
         if not _may_run(view, node, partition, runner):
             text = f"{runner.consumer} (incarnation {runner.incarnation}) runs it, and ZooKeeper names {named_as}"
             yield Trace(FindingKind.INTRUDER, partition, runner.consumer, text)
-        elif (
-            runner.consumer == owner
-            and not runner.running.closing
-            and runner.running.token.epoch < node.since[partition]
-        ):
-            text = f"{owner} runs it under epoch {runner.running.token.epoch}, and ZooKeeper grants it under {node.since[partition]}"
-            yield Trace(
-                FindingKind.STALE, partition, owner, text, epochs=(runner.running.token.epoch, node.since[partition])
-            )
+        elif runner.consumer == owner and not runner.running.closing and epoch < node.since[partition]:
+            text = f"{owner} runs it under epoch {epoch}, and ZooKeeper grants it under {node.since[partition]}"
+            yield Trace(FindingKind.STALE, partition, owner, text, epochs=(epoch, node.since[partition]))
 
 
 def _may_run(view: TopicView, node: TopicNode, partition: int, one: _Runner) -> bool:
@@ -314,9 +296,8 @@ def _of_commit(
     partition: int, owner: str, own: Token, entry: Committed | None, node: TopicNode, cluster: str
 ) -> Trace | None:
     if entry is None:
-        return Trace(
-            FindingKind.NO_WORD, partition, owner, f"nothing is committed, though {owner} says that its start is"
-        )
+        text = f"nothing is committed, though {owner} says that its start is"
+        return Trace(FindingKind.NO_WORD, partition, owner, text)
     if entry.token is None:
         text = f"somebody without a token has committed it over {owner}"
         return Trace(FindingKind.INTRUDER, partition, "", text, lasting=False)
@@ -333,9 +314,8 @@ def _of_commit(
         text = f"{committer} has committed it under epoch {epoch}, and {owner} runs it under {own.epoch}"
         return Trace(FindingKind.INTRUDER, partition, committer, text)
     if verdict is Judgement.REWRITE and entry.topic_id != node.topic_id:
-        return Trace(
-            FindingKind.STALE, partition, committer, f"{committer} has committed it for a former topic of this name"
-        )
+        text = f"{committer} has committed it for a former topic of this name"
+        return Trace(FindingKind.STALE, partition, committer, text)
     if verdict is Judgement.REWRITE:
         text = f"{committer} has committed it under epoch {epoch}, over {owner}, which runs it under {own.epoch}"
         return Trace(FindingKind.STALE, partition, committer, text, epochs=(epoch, own.epoch))
@@ -374,11 +354,9 @@ def old_code(members: Mapping[str, Member], fleets: Collection[Fleet], release: 
             outdated.append(_old(consumer, f"{consumer} runs {runs}, and the coordinator release {release}"))
         code, fleet = member.attributes.get(attribute, ""), wanted.get(consumer)
         if fleet is not None and code != fleet.code:
+            has = code or "without a version"
             outdated.append(
-                _old(
-                    consumer,
-                    f"{consumer} runs code {code or 'without a version'}, and its fleet {fleet.app} asks for {fleet.code}",
-                )
+                _old(consumer, f"{consumer} runs code {has}, and its fleet {fleet.app} asks for {fleet.code}")
             )
     return outdated
 

@@ -166,22 +166,24 @@ def _paused(view: TopicView) -> tuple[Cause, ...]:
 
 def _pinned(view: TopicView, able: Collection[str]) -> tuple[Cause, ...]:
     """Return the partitions pinned to a consumer other than the owner."""
-    moving = by_consumer((c, p) for p, c in view.config.pins.items() if c in able and view.owners.get(p) != c)
-    return cause_text.kept(Cause(CauseKind.PINNED, (c,), partitions) for c, partitions in moving.items())
+    pins = {p: consumer for p, consumer in view.config.pins.items() if consumer in able}
+    moving = by_consumer((consumer, p) for p, consumer in pins.items() if view.owners.get(p) != consumer)
+    return cause_text.kept(Cause(CauseKind.PINNED, (consumer,), moved) for consumer, moved in moving.items())
 
 
 def _rolled_back(view: TopicView, able: Collection[str]) -> tuple[Cause, ...]:
     """Return the roll back if it has to move partitions."""
     wanted = view.config.rollback
-    if wanted is None or all(view.owners.get(p) == c for p, c in wanted.assignments.items() if c in able):
+    if wanted is None:
         return ()
-    return (rollback.cause(wanted),)
+    held = {p: consumer for p, consumer in wanted.assignments.items() if consumer in able}
+    return () if held.items() <= view.owners.items() else (rollback.cause(wanted),)
 
 
 def _split(view: TopicView) -> tuple[Cause, ...]:
     """Return the upgrade's split if an owner is on the wrong side."""
-    wanted = view.config.split
-    if wanted is None or all((c in wanted.consumers) == (p in wanted.partitions) for p, c in view.owners.items()):
+    wanted, owners = view.config.split, view.owners
+    if wanted is None or all((owner in wanted.consumers) == (p in wanted.partitions) for p, owner in owners.items()):
         return ()
     return (split.cause(wanted),)
 
@@ -260,11 +262,9 @@ def undrained(view: TopicView, world: World, draft: Draft) -> str:
     """Return, in words, the draining consumers that keep partitions, with the reason; empty if there are none."""
     why = "the topic is frozen" if view.config.frozen else "no other consumer is there that may take them"
     unknown = {*world.doubted, *world.unclear}
-    kept = {
-        c: sorted(p for p, owner in draft.assignments.items() if owner == c) for c in sorted(_to_drain(world, draft))
-    }
-    reasons = {c: "what it runs is not known" if c in unknown else why for c in kept}
-    return joined(f"{c} drains and keeps {cause_text.listed(kept[c])}: {reasons[c]}" for c in kept)
+    owned = by_consumer((c, p) for p, c in draft.assignments.items())
+    reasons = {c: "what it runs is not known" if c in unknown else why for c in sorted(_to_drain(world, draft))}
+    return joined(f"{c} drains and keeps {cause_text.listed(owned[c])}: {reason}" for c, reason in reasons.items())
 
 
 def absence(consumer: str, incarnation: int, world: World, policy: Policy) -> str:

@@ -160,17 +160,12 @@ class Planning:
         moved = {move.partition for move in draft.moves}
         whole = explained(asked, only)
         split = [(one.text, [p for p in one.partitions if p in moved], one.partitions) for one in whole.moves]
+        later = [(text, tuple(p for p in planned if p not in moved)) for text, _, planned in split]
+        full = "moves in a further plan, as this one is full"
         draft.explanation = replace(
             whole,
             moves=tuple(Reason(text, tuple(now)) for text, now, _ in split if now),
-            stays=whole.stays
-            + tuple(
-                Reason(
-                    f"moves in a further plan, as this one is full: {text}", tuple(p for p in planned if p not in moved)
-                )
-                for text, now, planned in split
-                if len(now) < len(planned)
-            ),
+            stays=(*whole.stays, *(Reason(f"{full}: {text}", left) for text, left in later if left)),
         )
         draft.kept = shortened(draft.explanation, limit_bytes)
 

@@ -208,21 +208,17 @@ def _objections(view: TopicView, world: World, acted: Iterable[_Acted]) -> dict[
 def _disagreement(node: TopicNode, consumer: str, status: TopicStatus, newest: int) -> Cause | None:
     """Return how the answer contradicts the node; `None` if the answer agrees."""
     if status.generation == node.generation and status.acted_epoch > node.epoch:
-        return Cause(
-            CauseKind.RESTORED, why=f"{consumer} has acted on epoch {status.acted_epoch}, stored is {node.epoch}"
-        )
+        why = f"{consumer} has acted on epoch {status.acted_epoch}, stored is {node.epoch}"
+        return Cause(CauseKind.RESTORED, why=why)
     covered = node.supersedes.get(status.generation, -1)
     if status.generation != node.generation and covered < status.acted_epoch:
-        return Cause(
-            CauseKind.FORGOTTEN, why=f"{consumer} acts on generation {status.generation}, stored is {node.generation}"
-        )
+        why = f"{consumer} acts on generation {status.generation}, stored is {node.generation}"
+        return Cause(CauseKind.FORGOTTEN, why=why)
     for partition, one in sorted(status.running.items()):
         stored = node.since.get(partition, one.token.epoch)
         if node.assignments.get(partition) == consumer and one.token.epoch > stored:
-            return Cause(
-                CauseKind.RESTORED,
-                why=f"{consumer} runs partition {partition} since {one.token.epoch}, stored is {stored}",
-            )
+            why = f"{consumer} runs partition {partition} since {one.token.epoch}, stored is {stored}"
+            return Cause(CauseKind.RESTORED, why=why)
     if newest > node.epoch:
         return Cause(CauseKind.RESTORED, why=f"{consumer} holds something since epoch {newest}, stored is {node.epoch}")
     return None
@@ -234,9 +230,8 @@ def _given_out_twice(node: TopicNode, consumer: str, status: TopicStatus, own: M
         return None
     # An empty `held` proves nothing: the consumer may still see an isolation that has been lifted.
     if status.held and status.held != own:
-        return Cause(
-            CauseKind.RESTORED, why=f"{consumer} has acted on another epoch {node.epoch} than the one that is stored"
-        )
+        why = f"{consumer} has acted on another epoch {node.epoch} than the one that is stored"
+        return Cause(CauseKind.RESTORED, why=why)
     return None
 
 
@@ -250,20 +245,13 @@ def _of_commits(node: TopicNode, commits: Mapping[int, _Commit], world: World) -
         owner, epoch = commits[newest].owner, commits[newest].token.epoch
         if owner in world.members:
             return Cause(CauseKind.RESTORED, why=f"epoch {epoch} was committed, stored is {node.epoch}")
-        return Cause(
-            CauseKind.FOREIGN,
-            why=(
-                f"{owner}, which is not registered, committed "
-                f"partition {newest} under epoch {epoch}, stored is {node.epoch}"
-            ),
-        )
+        why = f"{owner}, which is not registered, committed partition {newest} under epoch {epoch}, stored is {node.epoch}"
+        return Cause(CauseKind.FOREIGN, why=why)
     for partition, one in sorted(commits.items()):
         if _bars(node, partition, one.token):
             life = f"epoch {one.token.epoch} of generation {one.token.generation}"
-            return Cause(
-                CauseKind.FORGOTTEN,
-                why=f"{one.owner} committed partition {partition} at {life}, stored is {node.generation}",
-            )
+            why = f"{one.owner} committed partition {partition} at {life}, stored is {node.generation}"
+            return Cause(CauseKind.FORGOTTEN, why=why)
     return None
 
 
@@ -347,19 +335,13 @@ def _by_node(view: TopicView) -> dict[int, dict[str, _Holding]]:
     node, holdings = view.node, dict[int, dict[str, _Holding]]()
     if node is None:
         return holdings
-
-    def enter(partition: int, consumer: str, epoch: int) -> None:
+    held = [(p, consumer, node.since[p]) for p, consumer in node.assignments.items()]
+    held += [(p, consumer, one.epoch) for p, one in node.handoff.items() for consumer in (one.giver, one.taker)]
+    closing = view.state.to_close if view.state is not None else {}
+    held += [(p, consumer, 0) for consumer, partitions in closing.items() for p in partitions]
+    for partition, consumer, epoch in held:
         holding = _Holding(epoch, node.incarnations.get(consumer, 0))
         holdings.setdefault(partition, {}).setdefault(consumer, holding)
-
-    for partition, consumer in node.assignments.items():
-        enter(partition, consumer, node.since[partition])
-    for partition, entry in node.handoff.items():
-        enter(partition, entry.giver, entry.epoch)
-        enter(partition, entry.taker, entry.epoch)
-    for consumer, partitions in view.state.to_close.items() if view.state is not None else ():
-        for partition in partitions:
-            enter(partition, consumer, 0)
     return holdings
 
 

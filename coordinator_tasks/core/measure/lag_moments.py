@@ -155,15 +155,10 @@ def judged(
         of = topics.setdefault(one.topic, TopicMoment(one.group))
         owner = names.setdefault(one.owner, len(names)) if one.owner else NOBODY
         late = UNKNOWN if late_s is None else round(late_s * _PARTS)
-        for column, value in zip(
-            _columns(of), (one.partition, owner, one.offset, one.lag, late, status, commit), strict=True
-        ):
-            column.append(value)
+        values = (one.partition, owner, one.offset, one.lag, late, status, commit)
+        for column, value in zip(("partitions", *COLUMNS), values, strict=True):
+            getattr(of, column).append(value)
     return LagMoment(at, tuple(names), topics, max(0, len(seen) - most))
-
-
-def _columns(one: TopicMoment) -> tuple["array[int]", ...]:
-    return tuple(getattr(one, name) for name in ("partitions", *COLUMNS))
 
 
 def _judged(at: float, one: PartitionMoment, track: Sequence[_Past], *, commit: bool) -> tuple[float | None, LagStatus]:
