@@ -220,12 +220,10 @@ class _Replay:
     def _confirmed(self) -> World:
         """Return a world in which every registered, answering consumer has acted on every node and runs its partitions."""
         world = self.site.world
-        answers = {
-            consumer: self._status(world.members[consumer], answer)
-            if isinstance(answer, ConsumerStatus) and consumer in world.members
-            else answer
-            for consumer, answer in world.answers.items()
-        }
+        answers = dict(world.answers)
+        for consumer, member in world.members.items():
+            if isinstance(answer := answers.get(consumer), ConsumerStatus):
+                answers[consumer] = self._status(member, answer)
         paused = {name: view.node.paused for name, view in self.site.topics.items() if view.node is not None}
         return replace(world, answers=answers, totals=totals(answers, paused))
 
@@ -304,16 +302,10 @@ def world_of(site: ClusterMoment, topic: str, fresh: str = "") -> World:
 
 
 def _acted(node: TopicNode, member: Member, isolated: bool, known: Mapping[int, RunningPartition]) -> TopicStatus:
-    consumer, incarnation = member.consumer, member.incarnation
-    held = may_hold(node, consumer, incarnation, isolated=isolated)
-    running = {
-        p: replace(
-            known.get(p, _NOTHING),
-            token=Token(node.since[p], incarnation, node.generation),
-            started=True,
-            closing=False,
-        )
-        for p in held
-        if node.assignments.get(p) == consumer
-    }
+    held = may_hold(node, member.consumer, member.incarnation, isolated=isolated)
+    running = {}
+    for partition in held:
+        if node.assignments.get(partition) == member.consumer:
+            token = Token(node.since[partition], member.incarnation, node.generation)
+            running[partition] = replace(known.get(partition, _NOTHING), token=token, started=True, closing=False)
     return TopicStatus(node.generation, node.epoch, held, running)
