@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_apps.lakehouse.fit import fitted
+from spark_apps.records.blocks import shorten_collections
 
 FILES = pa.schema([("partition", pa.int32()), ("file", pa.string()), ("size", pa.int64()), ("statistics", pa.string())])
 SPARK_SCHEMA = "partition int, file string, size long, statistics string"
@@ -37,6 +38,7 @@ class FileWriter:
     place: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        shorten_collections()
         files: dict[int, _File] = {}
         for batch in batches:
             rows = pa.Table.from_batches([batch])
