@@ -67,7 +67,6 @@ class Fleet:
         return [one for one, at in self.ready.items() if at <= self.now]
 
     def step(self, rates: list[float]) -> None:
-        """Simulate a second: records arrive, consumers read."""
         self._take_over()
         budget = dict.fromkeys(self.reading, CAPACITY)
         sink = self.sink if self.now >= self.stopped_until else 0.0
@@ -300,7 +299,6 @@ class Course:
 
     @property
     def cell(self) -> dict[str, Any]:
-        """A row of the table."""
         ordered = sorted(self.lags)
         return {
             "load": self.load,

@@ -114,7 +114,6 @@ class Fleet:
         return STAYING[any(isinstance(lane, SparkLane) for lane in self.lanes)]
 
     def run(self, kinds: Collection[str]) -> None:
-        """Everybody comes; then the events."""
         self._prepare(*self.staying)
         for consumer in self.staying:
             self._all("join", consumer)

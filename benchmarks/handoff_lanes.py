@@ -160,7 +160,6 @@ class Lane(ABC):
         return self.folder / f"{consumer}#{sum(one.consumer == consumer for one in self.all)}.spans"
 
     def close(self) -> None:
-        """End all remaining processes."""
         for one in self.all:
             if isinstance(one.process, ManagedProcess):
                 one.process.stop()
@@ -369,7 +368,6 @@ class JavaLane(PreparedLane):
 
 @functools.cache
 def _compiled() -> Path:
-    """The folder with the class of the Java consumer."""
     folder = Path(tempfile.mkdtemp(prefix="handoff-java-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     compiler = find_java().home / "bin" / "javac"

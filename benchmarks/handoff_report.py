@@ -179,7 +179,6 @@ def _verdict(missed: Sequence[str], asked: Collection[object]) -> str:
 
 
 def _where(result: Mapping[str, Any]) -> str:
-    """Return the machine of the measurement, and its resolution."""
     tick = f"a record every {tick_ms_of(result):g} ms (the tick)"
     return f"{_machine(result)}, {tick}"
 
@@ -202,7 +201,6 @@ def _loads(call: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _calls(result: Mapping[str, Any]) -> str:
-    """Return Markdown: rounds, contenders, kinds and time of each call."""
     rows = [
         (
             ", ".join(TITLES_OF_KINDS[one] for one in call["kinds"]),

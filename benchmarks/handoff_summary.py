@@ -183,7 +183,6 @@ def _targets(cell: Mapping[str, Any], airflow: bool) -> list[dict[str, Any]]:
 
 
 def _moved_ms(contender: str, kind: str, airflow: bool) -> tuple[float, float]:
-    """Return median and worst that an event of this kind may add."""
     session_ms = SESSIONS_S[contender] * 1000
     ours = SPARK if contender == SPARK else OURS
     found = {

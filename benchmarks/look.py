@@ -95,7 +95,6 @@ class Answering(Site):
             self.consumers[name] = Consumer(self, member)  # type: ignore[assignment]  # has what the interfaces use
 
     def commit(self) -> None:
-        """Commit every started partition."""
         for topic in self.names:
             if raw := self.server.node(PATHS.topic(topic)).data:
                 node = decoded(PATHS.topic(topic), raw)

@@ -56,12 +56,10 @@ class Moved:
 
     @property
     def judged(self) -> bool:
-        """Return whether both a prediction and a pause exist."""
         return self.said is not None and self.pause_s is not None
 
     @property
     def inside(self) -> bool:
-        """Whether the interval holds the pause."""
         return (
             self.said is not None
             and self.pause_s is not None
@@ -78,7 +76,6 @@ class Consumer:
         self.thread.start()
 
     def leave(self) -> None:
-        """By hand-offs."""
         self.plain.leave(30.0)
         self.thread.join(LIMIT_S)
 

@@ -66,7 +66,6 @@ class Rounds:
         self.found: list[dict[str, Any]] = []
 
     def run(self, rounds: int) -> list[dict[str, Any]]:
-        """Two stay; a third joins and leaves, again and again."""
         topics.add_topic(self.c, self.site.topic, f"group-{self.site.topic}", actor=Actor("command", "benchmark"))
         with ExitStack() as staying:
             for consumer in STAYING:
@@ -77,7 +76,6 @@ class Rounds:
         return self.found
 
     def round(self, number: int) -> None:
-        """Run a join and a leave."""
         coming = f"comes-{number}"  # an id that came and went so often would be held back as flapping
         comes = self.site.consumer(coming)
         comes.spawn()
@@ -105,7 +103,6 @@ class Rounds:
         return found.stat.modified_at if modified else found.stat.created_at
 
     def note(self, kind: str, changed_at: float, records: Sequence[Record]) -> None:
-        """Store the times of this change."""
         times = {"to_plan_s": min(r.at for r in records if r.moves), "to_stable_s": records[-1].at}
         self.found.append({"kind": kind, **{name: round(at - changed_at, 3) for name, at in times.items()}})
 

@@ -131,7 +131,6 @@ class PlanOperator(TransitionOperator, SkipMixin):
     def _idle(
         self, coordinator: Coordinator, named: Sequence[str], reports: Sequence[transitions.TopicReport]
     ) -> set[str]:
-        """Return the tasks without work after this plan."""
         states = {report.after for report in reports}
         if State.CLOSING in states:
             return set()

@@ -64,7 +64,6 @@ class Demo:
         self.progress = Progress()
 
     def run(self) -> DemoVerdict:
-        """Run all phases and the checks, and write the report."""
         self.prepare()
         self.begin()
         self.join()
@@ -160,7 +159,6 @@ class Demo:
         self.display.done(f"the producer has stopped, all {len(produced)} records are consumed")
 
     def judge(self) -> DemoVerdict:
-        """Run the checks, write the report and show both."""
         self.display.doing("checking")
         records = self.watch.records()
         evidence = Evidence(
@@ -222,7 +220,6 @@ class Demo:
         return found[-1]
 
     def happened(self, kind: str, consumer: str, began_at: float, record: Record) -> None:
-        """Note and report a finished event."""
         self.progress.events.append(MembershipEvent(kind, consumer, began_at, record.at, *self.progress.quiet))
         self.display.done(
             f"{kind} of {consumer}: Stable again after {record.at - began_at:.1f} s, epoch {record.epoch}; {self.shares()}"

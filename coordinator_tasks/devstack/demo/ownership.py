@@ -97,7 +97,6 @@ class _Partition:
             self._begin(pending.move, pending.epoch, pending.granted, seen.written_at)
 
     def confirmed(self, consumer: str, record: Record) -> None:
-        """Apply that this consumer has confirmed the close to the coordinator."""
         if self.pending is None:
             return
         self.pending.owners.pop(consumer, None)

@@ -40,7 +40,6 @@ class SteadyProducer:
         self.failed = 0
 
     def stop(self, _number: int = 0, _frame: FrameType | None = None) -> None:
-        """Stop after the present tick."""
         self._stop = True
 
     def run(self, rate: float) -> bool:

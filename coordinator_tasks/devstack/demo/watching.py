@@ -51,7 +51,6 @@ class Watcher:
         return began, time.time()
 
     def show(self) -> None:
-        """Read and show the snapshot; collect releases."""
         node, state = self.node(), self.state()
         snapshot = DemoSnapshot(
             state=str(state),
@@ -172,11 +171,9 @@ class Watcher:
         return at
 
     def gone(self, consumer: str) -> bool:
-        """Return whether no process of the consumer is left, not even its launcher."""
         return self.run_folder(consumer).exit_code() is not None
 
     def run_folder(self, consumer: str) -> RunFolder:
-        """Return the paths of the files of the consumer and its launcher."""
         return RunFolder.of(self.stack.folders.consumers, self.c.paths.cluster, consumer)
 
 

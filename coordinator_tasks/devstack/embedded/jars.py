@@ -42,7 +42,6 @@ class JarSet:
 
     @property
     def name(self) -> str:
-        """Return the name of the folder for the jars."""
         return self.checksums.stem
 
 

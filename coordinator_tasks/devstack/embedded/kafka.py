@@ -68,7 +68,6 @@ class Quorum:
 
     @classmethod
     def of(cls, nodes: int) -> Self:
-        """Return a new cluster with nodes 1 to `nodes`."""
         # The tool that formats the folder would read a leading dash as an option.
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "_")
         return cls(cluster_id, {node: free_port() for node in range(1, nodes + 1)})

@@ -34,22 +34,18 @@ class Audited:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Return the first findings. The worst kind comes first."""
         return self.audit.findings[:MOST_ROWS]
 
     @property
     def committers(self) -> tuple[Committer, ...]:
-        """Return the first committers, by topic."""
         return self.audit.committers[:MOST_ROWS]
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Return the first of the parts that cannot be read."""
         return first(self.audit.problems)
 
     @property
     def left_out(self) -> dict[str, int]:
-        """Return how many rows of each kind are left out."""
         both = {"findings": self.audit.findings, "committers": self.audit.committers}
         return {name: max(0, len(rows) - MOST_ROWS) for name, rows in both.items()}
 

@@ -70,7 +70,6 @@ class TopicSummary:
 
     @property
     def moving(self) -> tuple[int, ...]:
-        """Return the partitions with an unconfirmed close or start."""
         listed = (*self.closing.values(), *self.starting.values())
         return tuple(sorted({p for numbers in listed for p in numbers}))
 
@@ -131,7 +130,6 @@ def _summary(
 
 
 def _late(c: Coordinator, views: Iterable[TopicView]) -> set[str]:
-    """Return the topics whose rebalance takes longer than usual."""
     now = c.clock.now()
     lasted = {
         view.topic: now - view.state.since_at

@@ -143,7 +143,6 @@ async def topic(request: Request, cluster: OfCluster, topic: str, limit: Limit =
 async def _whole(
     request: Request, cluster: ReadableCluster, topic: str, rebalance: str, now: float
 ) -> tuple[Story, Sides, tuple[TaskSpan, ...], Mapping[str, ConsumerPages]]:
-    """Return a rebalance with all its data."""
 
     def read(c: Coordinator) -> tuple[Rebalance, Sides, Mapping[str, ConsumerPages]]:
         found = history.named(c, rebalance, topic)
@@ -227,7 +226,6 @@ async def actions_data(
 
 
 def _given(request: Request, names: Collection[str]) -> dict[str, str]:
-    """Return the filled-in fields of a filter."""
     return {name: value for name, value in request.query_params.items() if name in names and value.strip()}
 
 
