@@ -124,14 +124,13 @@ def markdown(table_of: Callable[[str], str]) -> str:
 
 def _row(figure: Figure, table: str) -> tuple[str, ...]:
     value = figure.value.format(*_cells(table, figure.row, figure.columns))
-    beside = [f"{_title(one)}: {figure.value.format(*_cells(table, one, figure.columns))}" for one in figure.others]
+    beside = [
+        f"{one.rpartition(' | ')[2]}: {figure.value.format(*_cells(table, one, figure.columns))}"
+        for one in figure.others
+    ]
     row = figure.row if figure.target == "target" else figure.target
     target = _cells(table, row, ("target",))[0] if row else "–"
     return figure.title, value, "; ".join(beside) or "–", target
-
-
-def _title(row: str) -> str:
-    return row.rpartition(" | ")[2]
 
 
 def _cells(table: str, row: str, columns: Sequence[str]) -> list[str]:

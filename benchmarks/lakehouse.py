@@ -11,13 +11,12 @@ SQL catalog in a SQLite file, Delta's writer stores an application transaction w
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.circumstances import PROJECT, in_rounds, noted, told
 from benchmarks.lakehouse_batches import WAYS
-from benchmarks.result import grid, options, report, whole
+from benchmarks.result import grid, options, ranged, report, whole
 from coordinator_tasks.java import find_java
 from tests.clusters.environments import Environment, build_wheel, new_environment
 
@@ -59,15 +58,11 @@ def measure(kind: str, folder: Path, rounds: int) -> list[dict[str, Any]]:
 def markdown(result: Mapping[str, Any]) -> str:
     """Return a row for each format and size: the median of each way, and its quickest and slowest batch."""
     rows = [
-        [f"{cell['format']}, Spark {cell['spark']}", f"{cell['rows']:,}", *(_spread(cell["ms"][way]) for way in WAYS)]
+        [f"{cell['format']}, Spark {cell['spark']}", f"{cell['rows']:,}", *(ranged(cell["ms"][way]) for way in WAYS)]
         for cell in result["cells"]
     ]
     how = (in_rounds(result["rounds"]), "milliseconds for each batch: median (least to most)")
     return f"{told(result, *how)}\n\n{grid(('table', 'rows in a batch', *WAYS), rows)}"
-
-
-def _spread(times: list[float]) -> str:
-    return f"{median(times):,.0f} ({min(times):,.0f}–{max(times):,.0f})"
 
 
 def main() -> None:

@@ -25,6 +25,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -43,8 +44,9 @@ from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from tests.spark_jars import CONNECTOR
 
 PARTITIONS, MANY = 4, 1000
-RATE = {"latency": (0.01, 10), "latency-12": (0.01, 10), "latency-48": (0.01, 10), "small": (0.5, 10)}
-"""Seconds between two writes, and records in each."""
+BURST = 10
+RATE = {"latency": 0.01, "latency-12": 0.01, "latency-48": 0.01, "small": 0.5}
+"""Seconds between two bursts of records."""
 SPREAD = {"latency-12": 12, "latency-48": 48}
 """Partitions of the kinds with others than `PARTITIONS`."""
 KINDS = (*RATE, "idle")
@@ -77,7 +79,7 @@ class Traffic:
     def __init__(self, servers: str, topic: str, kind: str) -> None:
         self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
         self._topic, self._partitions = topic, SPREAD.get(kind, PARTITIONS)
-        self._every_s, self._count = RATE[kind]
+        self._every_s = RATE[kind]
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -93,7 +95,7 @@ class Traffic:
         due, number = time.monotonic(), 0
         while not self._stop.wait(max(0.0, due - time.monotonic())):
             due += self._every_s
-            for _ in range(self._count):
+            for _ in range(BURST):
                 stamp, number = struct.pack("<d", time.time()), number + 1
                 self._producer.produce(self._topic, stamp + bytes(142), partition=number % self._partitions)
             self._producer.poll(0)
@@ -122,13 +124,8 @@ class Arrivals:
 
 
 def control(servers: str, topic: str, kind: str, times: Times) -> dict[str, float]:
-    settings = {
-        "bootstrap.servers": servers,
-        "group.id": "control",
-        "fetch.wait.max.ms": FETCH_WAIT_MS,
-        "log_level": "0",
-    }
-    consumer = Consumer(settings)
+    named = {"bootstrap.servers": servers, "group.id": "control", "log_level": "0"}
+    consumer = Consumer({**named, "fetch.wait.max.ms": FETCH_WAIT_MS})
     ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p))[1] for p in range(SPREAD.get(kind, PARTITIONS))}
     consumer.assign([TopicPartition(topic, p, end) for p, end in ends.items()])
     arrivals, until = Arrivals(times.warm_up_s), time.monotonic() + times.total_s
@@ -292,12 +289,6 @@ def idle_markdown(result: Mapping[str, Any]) -> str:
     return f"{told(result, in_rounds(rounds))}\n\n{grid(titles, rows)}"
 
 
-def worker(kind: str, side: str, servers: str, topic: str, times: Times) -> dict[str, float]:
-    if side == "control":
-        return control(servers, topic, kind, times)
-    return query(side, servers, topic, kind, times)
-
-
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="of each measurement")
@@ -309,7 +300,8 @@ def main() -> None:
     times = Times(given.seconds / 3 if given.warm_up is None else given.warm_up, given.seconds)
     if given.worker:
         kind, side, servers, topic = given.worker
-        print(json.dumps(worker(kind, side, servers, topic, times)))
+        control_or_query = control if side == "control" else partial(query, side)
+        print(json.dumps(control_or_query(servers, topic, kind, times)))
         return
     with noted(rounds=given.rounds, **asdict(times)) as result:
         result.update(all_runs(given.rounds, given.kinds, times))

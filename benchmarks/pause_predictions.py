@@ -9,7 +9,7 @@ history has the measured pause. Both run against real servers of this script.
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -25,7 +25,7 @@ from benchmarks.servers import served, until
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.machine.what_if import SiteChange
 from coordinator_tasks.core.machine.world import Policy
-from coordinator_tasks.core.measure.pause_prediction import Prediction
+from coordinator_tasks.core.measure.pause_prediction import Interval, Prediction
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets.redeployment import all_stable
@@ -54,17 +54,10 @@ class Moved:
     pause_s: float | None
     load: float
 
-    @property
-    def judged(self) -> bool:
-        return self.said is not None and self.pause_s is not None
 
-    @property
-    def inside(self) -> bool:
-        return (
-            self.said is not None
-            and self.pause_s is not None
-            and self.said.total.low_s <= self.pause_s <= self.said.total.high_s
-        )
+def judged(moves: Iterable[Moved]) -> list[tuple[Interval, float]]:
+    """Return interval and pause of the moves that have both."""
+    return [(one.said.total, one.pause_s) for one in moves if one.said is not None and one.pause_s is not None]
 
 
 class Consumer:
@@ -147,14 +140,14 @@ def run(zookeeper: str, kafka: str, wanted: int) -> tuple[list[Moved], list[str]
         until(lambda: owners(c) == 2, "two consumers share the topic")
         stack.enter_context(traffic(kafka))
         for number in count():
-            if sum(one.judged for one in moves) >= wanted:
+            if len(judged(moves)) >= wanted:
                 break
             # An id that returns repeatedly gets no partitions for a while.
             guests: list[Consumer] = []
             name = f"guest-{number}"
             moves += tried(c, SiteChange(join=1), lambda of=guests, name=name: of.append(Consumer(settings, name)), 3)
             moves += tried(c, SiteChange(leave=(name,)), guests[0].leave, 2)
-            print(f"{sum(one.judged for one in moves)} of {wanted} moves", file=sys.stderr)
+            print(f"{len(judged(moves))} of {wanted} moves", file=sys.stderr)
         for consumer in staying:
             consumer.leave()
     return moves, failures
@@ -162,23 +155,22 @@ def run(zookeeper: str, kafka: str, wanted: int) -> tuple[list[Moved], list[str]
 
 def summed_up(moves: Sequence[Moved]) -> dict[str, Any]:
     """Return the share of pauses inside their interval, of the moves that have both."""
-    judged = [one for one in moves if one.judged]
-    known = [(one.said, one.pause_s) for one in judged if one.said is not None and one.pause_s is not None]
-    loads = sorted(one.load for one in moves)
+    known, loads = judged(moves), [one.load for one in moves]
+    inside = sum(said.low_s <= pause_s <= said.high_s for said, pause_s in known)
     return {
         "measured": len(moves),
         "nothing_waited": sum(one.pause_s is None for one in moves),
-        "judged": len(judged),
-        "inside": sum(one.inside for one in judged),
-        "share": round(sum(one.inside for one in judged) / len(judged), 3),
-        "below": sum(pause_s < said.total.low_s for said, pause_s in known),
-        "above": sum(pause_s > said.total.high_s for said, pause_s in known),
+        "judged": len(known),
+        "inside": inside,
+        "share": round(inside / len(known), 3),
+        "below": sum(pause_s < said.low_s for said, pause_s in known),
+        "above": sum(pause_s > said.high_s for said, pause_s in known),
         "pause_ms_median": round(1000 * median(pause_s for _, pause_s in known), 1),
-        "interval_ms_median": round(1000 * median(said.total.high_s - said.total.low_s for said, _ in known), 1),
-        "off_ms_median": round(1000 * median(abs(said.total.median_s - pause_s) for said, pause_s in known), 1),
-        "load_least": round(loads[0], 2),
+        "interval_ms_median": round(1000 * median(said.high_s - said.low_s for said, _ in known), 1),
+        "off_ms_median": round(1000 * median(abs(said.median_s - pause_s) for said, pause_s in known), 1),
+        "load_least": round(min(loads), 2),
         "load_median": round(median(loads), 2),
-        "load_most": round(loads[-1], 2),
+        "load_most": round(max(loads), 2),
     }
 
 
@@ -194,17 +186,9 @@ def markdown(*results: Mapping[str, Any]) -> str:
         counts = (str(said["judged"]), f"{said['inside']} ({share})", str(said["below"]), str(said["above"]))
         times = (f"{said[f'{name}_ms_median']:,.0f}" for name in ("pause", "interval", "off"))
         rows.append([load, *counts, *times, verdict((said["share"] >= HELD, f"≥ {100 * HELD:.0f} % inside"))])
-    titles = (
-        "load of the machine (least, median, most)",
-        "moves",
-        "inside the interval",
-        "shorter",
-        "longer",
-        "pause, median ms",
-        "interval, median ms wide",
-        "median off by, median ms",
-        "target",
-    )
+    counted = ("moves", "inside the interval", "shorter", "longer")
+    timed = ("pause, median ms", "interval, median ms wide", "median off by, median ms")
+    titles = ("load of the machine (least, median, most)", *counted, *timed, "target")
     return f"{' '.join(lines)}\n\n{grid(titles, rows, ('target',))}"
 
 
@@ -216,7 +200,7 @@ def main() -> None:
     with served("predictions") as (_, zookeeper, kafka):
         moves, failures = run(zookeeper, kafka, given.moves)
     asked = {"partitions": PARTITIONS, "per_second": PER_SECOND}
-    summary = summed_up(moves) if any(one.judged for one in moves) else {}
+    summary = summed_up(moves) if judged(moves) else {}
     result = {"circumstances": circumstances(), "asked": asked, "failed": failures, "summary": summary}
     report(result, markdown, given.json)
     if failures:

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks import source
 from benchmarks.circumstances import in_rounds, noted, told
-from benchmarks.result import grid, of_process, options, report, whole
+from benchmarks.result import grid, of_process, options, ranged, report, whole
 from coordinator_tasks.devstack.embedded.jars import ensure_jars
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from spark_apps.agent.threads.runner import TopicRunner
@@ -115,13 +115,6 @@ def order(number: int) -> dict[str, Any]:
     }
 
 
-def one_run(side: str, servers: str, records: int) -> dict[str, float]:
-    with PostgresServer(as_it_comes=True) as server:
-        command = ("-m", "benchmarks.pipeline", "--worker", side, servers, str(records), server.url)
-        found: dict[str, float] = of_process(side, *command)
-    return found
-
-
 def measured(records: int, rounds: int) -> dict[str, list[dict[str, float]]]:
     """Side → the figures of each round."""
     ensure_jars(CONNECTOR)
@@ -131,7 +124,9 @@ def measured(records: int, rounds: int) -> dict[str, list[dict[str, float]]]:
         source.fill(kafka.bootstrap_servers, TOPIC, values, records)
         for number in range(rounds):
             for side in SIDES[:: 1 if number % 2 == 0 else -1]:
-                found[side].append(one_run(side, kafka.bootstrap_servers, records))
+                with PostgresServer(as_it_comes=True) as server:
+                    worker = ("--worker", side, kafka.bootstrap_servers, str(records), server.url)
+                    found[side].append(of_process(side, "-m", "benchmarks.pipeline", *worker))
                 print(f"round {number + 1}, {side}: {json.dumps(found[side][-1])}", file=sys.stderr)
     return found
 
@@ -141,10 +136,10 @@ def markdown(result: Mapping[str, Any]) -> str:
     rates = {side: median(one["steady_per_s"] for one in runs) for side, runs in result["sides"].items()}
     rows = []
     for side, runs in result["sides"].items():
-        spread = [f"{bound([one['steady_per_s'] for one in runs]):,.0f}" for bound in (min, max)]
+        rate = ranged([one["steady_per_s"] for one in runs])
         cpu, total = (f"{median(one[name] for one in runs):.2f}" for name in ("steady_cpu_us", "total_s"))
         ratio = f"{rates['ours'] / rates[side]:.2f}"
-        rows.append([source.TITLES[side], f"{rates[side]:,.0f} ({'–'.join(spread)})", cpu, total, ratio])
+        rows.append([source.TITLES[side], rate, cpu, total, ratio])
     how = (in_rounds(result["rounds"]), f"{result['records']:,} records")
     titles = ("", "records/s after the first batch", "CPU, µs/record", "total, s", "ours / this")
     return f"{told(result, *how)}\n\n{grid(titles, rows)}"

@@ -23,7 +23,6 @@ from benchmarks.servers import served, until
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Actor, Record, State
-from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import history, store, topics
@@ -130,13 +129,6 @@ def summary(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def under_airflow(site: Site) -> EmbeddedAirflow:
-    """The transitions run as Airflow's tasks."""
-    settings = site.settings
-    kafka, own = settings.kafka["bootstrap.servers"], {"policy": {"settle_s": SETTLE_S}}
-    return airflow_for(site.folder, [settings.cluster], settings.zookeeper, kafka, own)
-
-
 def measure(rounds: int) -> dict[str, Any]:
     result: dict[str, Any] = {}
     with served("benchmark") as (folder, zookeeper, kafka):
@@ -145,7 +137,8 @@ def measure(rounds: int) -> dict[str, Any]:
             result["loop"] = summary(Rounds(site, c).run(rounds))
         site = Site("airflow", zookeeper, kafka, folder / "airflow")
         site.folder.mkdir()
-        with open_coordinator(site.settings) as c, under_airflow(site):
+        airflow = airflow_for(site.folder, ["airflow"], zookeeper, kafka, {"policy": {"settle_s": SETTLE_S}})
+        with open_coordinator(site.settings) as c, airflow:
             result["airflow"] = summary(Rounds(site, c).run(rounds))
     return result
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from coordinator_tasks.core.errors import CoordinatorError
@@ -81,6 +82,11 @@ def grid(titles: Sequence[str], rows: Iterable[Sequence[str]], texts: Sequence[s
     sides = ("---" if place == 0 or title in texts else "--:" for place, title in enumerate(titles))
     head, *body = (f"| {' | '.join(cells)} |" for cells in (titles, *rows))
     return "\n".join([head, f"|{'|'.join(sides)}|", *body])
+
+
+def ranged(values: Sequence[float], number: Callable[[float], str] = "{:,.0f}".format) -> str:
+    """Return median, least and most."""
+    return f"{number(median(values))} ({number(min(values))}–{number(max(values))})"
 
 
 def verdict(*targets: tuple[bool, str]) -> str:

@@ -10,13 +10,12 @@ default; SQLite with synchronous=FULL.
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from statistics import median
 from typing import Any
 
 import pyarrow as pa
 
 from benchmarks.circumstances import in_rounds, noted, told
-from benchmarks.result import grid, options, report, whole
+from benchmarks.result import grid, options, ranged, report, whole
 from coordinator_tasks.core.model import Token
 from spark_apps.delivery import SinkStep, Writer
 from spark_apps.delivery.database import Cursor, Database, RowSink
@@ -93,15 +92,15 @@ def measure(url: str, size: int, rounds: int) -> dict[str, list[float]]:
 def markdown(result: Mapping[str, Any]) -> str:
     """Return a row for each database and size: the median of each way, and its quickest and slowest batch."""
     rows = [
-        [cell["database"], f"{cell['rows']:,}", *(_spread(cell["ms"][way]) for way in WAYS)] for cell in result["cells"]
+        [cell["database"], f"{cell['rows']:,}", *(ranged(cell["ms"][way], _number) for way in WAYS)]
+        for cell in result["cells"]
     ]
     how = (in_rounds(result["rounds"]), "milliseconds for each batch: median (least to most)")
     return f"{told(result, *how)}\n\n{grid(('database', 'rows in a batch', *WAYS), rows)}"
 
 
-def _spread(times: list[float]) -> str:
-    middle, least, most = (f"{ms:,.0f}" if ms >= 100 else f"{ms:.3g}" for ms in (median(times), min(times), max(times)))
-    return f"{middle} ({least}–{most})"
+def _number(ms: float) -> str:
+    return f"{ms:,.0f}" if ms >= 100 else f"{ms:.3g}"
 
 
 def main() -> None:

@@ -76,13 +76,6 @@ FIGURES = {
 # One side, in a separate process -------------------------------------------------------------------------------------
 
 
-def serve_passes(side: str, stage: str, servers: str, topic: str, records: int) -> None:
-    """Perform a pass for each line of the standard input, and print its figures as a line of JSON."""
-    with passes(side, stage, servers, topic, records) as perform:
-        for _ in sys.stdin:
-            print(json.dumps(perform()), flush=True)
-
-
 @contextmanager
 def passes(side: str, stage: str, servers: str, topic: str, records: int) -> Iterator[Callable[[], dict[str, float]]]:
     """Yield a function that performs a pass."""
@@ -254,13 +247,9 @@ def random_values(size: int) -> list[bytes]:
 def fill(servers: str, topic: str, values: Sequence[bytes], records: int) -> None:
     """Fill the topic with the values in turns, with short keys."""
     ConfluentKafkaAdmin({"bootstrap.servers": servers}).create_topic(topic, PARTITIONS)
-    settings = {
-        "bootstrap.servers": servers,
-        "linger.ms": 20,
-        "batch.size": 262_144,
-        "queue.buffering.max.kbytes": 262_144,
-    }
-    producer = Producer({**settings, "queue.buffering.max.messages": 200_000})
+    settings = {"bootstrap.servers": servers, "linger.ms": 20, "batch.size": 262_144}
+    queue = {"queue.buffering.max.kbytes": 262_144, "queue.buffering.max.messages": 200_000}
+    producer = Producer({**settings, **queue})
     for number in range(records):
         while True:
             try:
@@ -351,13 +340,9 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 # For people ----------------------------------------------------------------------------------------------------------
 
 
-def digits_of(value: Mapping[str, float]) -> int:
-    return 0 if value["median"] >= 100 else 2
-
-
-def shown(value: dict[str, float]) -> str:
-    digits = digits_of(value)
-    return f"{value['median']:,.{digits}f} ({value['min']:,.{digits}f}–{value['max']:,.{digits}f})"
+def shown(value: Mapping[str, float], *, ranged: bool) -> str:
+    middle, least, most = (f"{value[of]:,.{0 if value['median'] >= 100 else 2}f}" for of in ("median", "min", "max"))
+    return f"{middle} ({least}–{most})" if ranged else middle
 
 
 def markdown(result: Mapping[str, Any]) -> str:
@@ -369,7 +354,7 @@ def markdown(result: Mapping[str, Any]) -> str:
         stage = "" if cell["stage"] == "plain" else f", a `{cell['stage']}` stage behind"
         of_cell = f"{size}{stage}, {cell['records']:,} records: "
         for side, figures in cell["sides"].items():
-            found = [shown(figures[name]) if name in ranged else middle(figures[name]) for name in FIGURES]
+            found = [shown(figures[name], ranged=name in ranged) for name in FIGURES]
             rows.append([of_cell + TITLES[side], *found, *beside(cell, side)])
             of_cell = ""
     count = result["cells"][0]["sides"]["control"]["steady_per_s"]["n"]
@@ -386,10 +371,6 @@ def beside(cell: Mapping[str, Any], side: str) -> tuple[str, str]:
     return f"{ratio:.2f}", verdict(*([] if target is None else [(ratio >= target, f"≥ {target:g}")]))
 
 
-def middle(value: Mapping[str, float]) -> str:
-    return f"{value['median']:,.{digits_of(value)}f}"
-
-
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--records", type=whole, default=12_000_000, help="of 150 bytes; of larger ones as many bytes")
@@ -400,7 +381,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.worker:
         side, stage, servers, topic, records = given.worker
-        serve_passes(side, stage, servers, topic, int(records))
+        with passes(side, stage, servers, topic, int(records)) as perform:
+            for _ in sys.stdin:  # a line asks for a pass
+                print(json.dumps(perform()), flush=True)
         return
     with noted(rounds=given.rounds, warm_up_s=given.warm_up) as result:
         result["cells"] = all_cells(given)

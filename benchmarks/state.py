@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
 from benchmarks.circumstances import in_rounds, noted, told
-from benchmarks.result import grid, options, report, verdict, whole, wholes
+from benchmarks.result import grid, options, ranged, report, verdict, whole, wholes
 from benchmarks.source import cpu_s
 from coordinator_tasks.core.model import Token
 from spark_apps.delivery import SinkStep, Writer
@@ -179,30 +179,22 @@ def markdown(result: Mapping[str, Any]) -> str:
         targets = [(stall <= STALL_MS, f"stall {STALL_MS} ms")]
         if cell["database"] == "PostgreSQL":
             targets.append((max(large) <= LARGE_MS, f"batch {LARGE_MS:,} ms"))
-        times = f"{median(large):,.0f} ({min(large):,.0f}–{max(large):,.0f})"
         first = f"{median(cell['ms']['state']):.1f}"
-        rows.append([cell["database"], f"{cell['keys']:,}", first, f"{stall:.1f}", times, verdict(*targets)])
-    titles = (
-        "database",
-        "keys",
-        "claim and first batch, ms",
-        "more than without state, ms",
-        f"batch of {LARGE_ROWS:,}, ms",
-        "targets",
-    )
+        rows.append([cell["database"], f"{cell['keys']:,}", first, f"{stall:.1f}", ranged(large), verdict(*targets)])
+    times = ("claim and first batch, ms", "more than without state, ms", f"batch of {LARGE_ROWS:,}, ms")
+    titles = ("database", "keys", *times, "targets")
     how = (in_rounds(result["rounds"]), "medians (least to most)")
     cpu = [
         [
             f"{one['keys']:,}",
-            *(f"{median(one[way]):,.0f} ({min(one[way]):,}–{max(one[way]):,})" for way in WAYS),
+            *(ranged(one[way]) for way in WAYS),
             f"{(ratio := median(one['stateful']) / median(one['spark'])):.1f}",
             verdict((ratio >= RATIOS[one["keys"]], f"ratio {RATIOS[one['keys']]:g}")),
         ]
         for one in result["cpu"]
     ]
-    beside = grid(
-        ("keys", "`Stateful`, records per CPU second", "`transformWithState`", "ratio", "targets"), cpu, ("targets",)
-    )
+    head = ("keys", "`Stateful`, records per CPU second", "`transformWithState`", "ratio", "targets")
+    beside = grid(head, cpu, ("targets",))
     return f"{told(result, *how)}\n\n{grid(titles, rows, ('targets',))}\n\n{beside}"
 
 

@@ -84,7 +84,8 @@ class Display:
     def _table(self) -> Table:
         snapshot = self._snapshot
         title = f"{self._doing} · orders: {snapshot.state}, epoch {snapshot.epoch}"
-        table = Table(title=title, title_justify="left", caption_justify="left", caption=_moving(snapshot))
+        moving = ", ".join(f"{p}: {giver} -> {taker}" for p, (giver, taker) in sorted(snapshot.moving.items()))
+        table = Table(title=title, title_justify="left", caption_justify="left", caption=moving)
         table.add_column("consumer")
         table.add_column("partitions", min_width=40)
         table.add_column("processed", justify="right")
@@ -114,10 +115,6 @@ def _console() -> Console:
     """Return a console. Without a terminal, its lines are plain and wide enough for the tables."""
     console = Console(highlight=False, soft_wrap=True)
     return console if console.is_terminal else Console(highlight=False, soft_wrap=True, width=PLAIN_WIDTH)
-
-
-def _moving(snapshot: DemoSnapshot) -> str:
-    return ", ".join(f"{p}: {giver} -> {taker}" for p, (giver, taker) in sorted(snapshot.moving.items()))
 
 
 def _moves_table(events: Sequence[EventReport]) -> Table:

@@ -147,7 +147,8 @@ class Stack:
             *("--rate", str(rate), "--journal", str(self.folders.journal)),
         )
         spec = ProcessSpec("the producer", command, self.folders.producer_log, cwd=PROJECT, stop_timeout_s=40.0)
-        self.producer = ManagedProcess(spec, ready=lambda: _has_content(self.folders.journal))
+        journal = self.folders.journal
+        self.producer = ManagedProcess(spec, ready=lambda: journal.exists() and journal.stat().st_size > 0)
         self.producer.start()
 
     def stop_producer(self) -> None:
@@ -215,7 +216,3 @@ def stop_kept(folders: Folders, say: Callable[[str], None]) -> None:
     ended = detached.stop(folders.kept)
     what = "process" if ended == 1 else "processes"
     say(f"ended {ended} {what}" if ended else "nothing was left running")
-
-
-def _has_content(path: Path) -> bool:
-    return path.exists() and path.stat().st_size > 0

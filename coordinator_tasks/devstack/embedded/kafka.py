@@ -101,7 +101,7 @@ class EmbeddedKafka(ManagedProcess):
         self._quorum = quorum or Quorum.of(1)
         self._overrides = dict(settings or {})
         self._java = (str(find_java().executable), *java_options, HEAP_OPTION, "-cp", jars.kafka_class_path())
-        super().__init__(self._spec(), ready=self._answers)
+        super().__init__(self._spec(), ready=lambda: listening(self.port))
 
     @property
     def bootstrap_servers(self) -> str:
@@ -124,9 +124,6 @@ class EmbeddedKafka(ManagedProcess):
     @property
     def _settings_path(self) -> Path:
         return self.data_dir / "server.properties"
-
-    def _answers(self) -> bool:
-        return listening(self.port)
 
     def _spec(self) -> ProcessSpec:
         return ProcessSpec(
