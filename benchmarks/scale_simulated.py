@@ -15,7 +15,6 @@ import gc
 import json
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -71,40 +70,23 @@ class Traffic:
 
 
 class Server(FakeZooKeeperServer):
-    """ZooKeeper with watches by path: thousands of sessions watch."""
+    """ZooKeeper that counts."""
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__(clock)
         self.traffic = Traffic()
-        self.watched: defaultdict[tuple[str, bool], dict[tuple[int, Watcher], Any]] = defaultdict(dict)
-
-    def watch(self, path: str, children: bool, session: FakeZooKeeper, watcher: Watcher) -> None:
-        self.watched[path, children][id(session), watcher] = _Armed(session, watcher)
-
-    def forget(self, session: FakeZooKeeper) -> list[Any]:
-        found = []
-        for armed in self.watched.values():
-            found += [armed.pop(key) for key in [key for key in armed if key[0] == id(session)]]
-        return found
 
     def _take(self, events: Sequence[tuple[str, bool]]) -> Iterator[Any]:
-        for event in events:
-            fired = self.watched.pop(event, {}).values()
-            self.traffic.fired += len(fired)
-            yield from fired
+        for watch in super()._take(events):
+            self.traffic.fired += 1
+            yield watch
 
     def exists(self, path: str) -> bool:
         return path in self._nodes
 
     @property
     def watches(self) -> int:
-        return sum(map(len, self.watched.values()))
-
-
-@dataclass(frozen=True)
-class _Armed:
-    session: FakeZooKeeper
-    watcher: Watcher
+        return sum(map(len, self._watches.values()))
 
 
 class Client(FakeZooKeeper):

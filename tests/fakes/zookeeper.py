@@ -5,6 +5,7 @@ the write applied or not. Watches fire in the thread of the writer, after the wr
 """
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -32,8 +33,6 @@ BeforeWrite = Callable[["FakeZooKeeper", Sequence[Operation]], None]
 
 @dataclass(frozen=True, slots=True)
 class _Watch:
-    path: str
-    children: bool
     session: "FakeZooKeeper"
     watcher: Watcher
 
@@ -48,7 +47,9 @@ class FakeZooKeeperServer:
         self.zxid = 0
         self.sessions: list[FakeZooKeeper] = []
         self._numbers = iter(range(1, 2**31))
-        self._watches: set[_Watch] = set()
+        self._watches: defaultdict[tuple[str, bool], dict[_Watch, None]] = defaultdict(
+            dict
+        )  # by path and kind: many watch
         self._nodes = {"/": znodes.fresh(b"", 0, 0, self.clock.now())}
 
     def before_next(
@@ -101,13 +102,14 @@ class FakeZooKeeperServer:
         self._nodes[path] = self.node(path)._replace(data=data)
 
     def watch(self, path: str, children: bool, session: "FakeZooKeeper", watcher: Watcher) -> None:
-        self._watches.add(_Watch(path, children, session, watcher))
+        self._watches[path, children][_Watch(session, watcher)] = None
 
     def forget(self, session: "FakeZooKeeper") -> list[_Watch]:
         """Drop the watches of a session."""
-        mine = [watch for watch in self._watches if watch.session is session]
-        self._watches.difference_update(mine)
-        return mine
+        mine = [(event, one) for event, watches in self._watches.items() for one in watches if one.session is session]
+        for event, one in mine:
+            del self._watches[event][one]
+        return [one for _, one in mine]
 
     def close_session(self, number: int) -> None:
         with self.lock:
@@ -123,10 +125,8 @@ class FakeZooKeeperServer:
         return done.results, list(self._take(done.events))
 
     def _take(self, events: Sequence[tuple[str, bool]]) -> Iterator[_Watch]:
-        for path, children in events:
-            hit = [watch for watch in self._watches if watch.path == path and watch.children == children]
-            self._watches.difference_update(hit)
-            yield from hit
+        for event in events:
+            yield from self._watches.pop(event, {})
 
 
 class FakeZooKeeper:
