@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from math import ceil, pi, sin
+from math import ceil, inf, pi, sin
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ LAG_THRESHOLD = 10_000
 class Fleet:
     """The simulated fleet. `owners`: partition → consumer; `ready`: consumer → second from which it reads."""
 
-    sink: float = float("inf")
+    sink: float = inf
     now: int = 0
     lag: list[float] = field(default_factory=lambda: [0.0] * PARTITIONS)
     owners: list[int] = field(default_factory=list)
@@ -227,28 +227,13 @@ def _even(total: float) -> list[float]:
     return [total / PARTITIONS] * PARTITIONS
 
 
-def diurnal(now: int, _rng: random.Random) -> list[float]:
-    """From 800 to 7,200 records/s and back in three hours."""
-    return _even(4_000 - 3_200 * sin(2 * pi * (now / 10_800 + 0.25)))
-
-
-def spike(now: int, _rng: random.Random) -> list[float]:
-    """1,500 records/s, and 8,000 for ten minutes of each second hour."""
-    return _even(8_000 if 3_600 <= now % 7_200 < 4_200 else 1_500)
-
-
-def slow_sink(now: int, _rng: random.Random) -> list[float]:
-    """Return 4,500 records/s into a sink with a limit of 3,000."""
-    return _even(4_500 if 3_600 <= now < 9_000 else 1_500)
-
-
-def hot_partition(now: int, _rng: random.Random) -> list[float]:
+def _hot(now: int) -> list[float]:
     """Return 1,400 records/s of 3,000 in one partition: beyond a single consumer."""
     hot = 1_400.0 if 3_600 <= now < 9_000 else 67.0
     return [hot, *[1_600 / (PARTITIONS - 1)] * (PARTITIONS - 1)]
 
 
-def uneven(now: int, _rng: random.Random) -> list[float]:
+def _uneven(now: int) -> list[float]:
     """Return 2,100 records/s, mostly in three partitions of one consumer: a case for moves, not growth."""
     heavy = 480.0 if now >= 1_800 else 87.5
     return [heavy if p in (0, 3, 6) else (2_100 - 3 * heavy) / (PARTITIONS - 3) for p in range(PARTITIONS)]
@@ -269,21 +254,24 @@ def _recording() -> tuple[float, list[list[float]]]:
     return found["every_s"], [[factor * rate for rate in row] for row in rows]
 
 
-def recorded(now: int, _rng: random.Random) -> list[float]:
-    """Return the recorded rates of a working machine, repeated from the beginning."""
+def _recorded(now: int) -> list[float]:
     every_s, rows = _recording()
     return rows[int(now / every_s) % len(rows)]
 
 
-LOADS: Mapping[str, tuple[Rates, float]] = {
-    "diurnal": (diurnal, float("inf")),
-    "spike": (spike, float("inf")),
-    "slow sink": (slow_sink, 3_000.0),
-    "one hot partition": (hot_partition, float("inf")),
-    "uneven partitions": (uneven, float("inf")),
-    "noisy rates": (noisy, float("inf")),
-    "recorded": (recorded, float("inf")),
+LOADS: Mapping[str, Rates] = {
+    # From 800 to 7,200 records/s and back in three hours.
+    "diurnal": lambda now, _: _even(4_000 - 3_200 * sin(2 * pi * (now / 10_800 + 0.25))),
+    # 1,500 records/s, and 8,000 for ten minutes of each second hour.
+    "spike": lambda now, _: _even(8_000 if 3_600 <= now % 7_200 < 4_200 else 1_500),
+    "slow sink": lambda now, _: _even(4_500 if 3_600 <= now < 9_000 else 1_500),
+    "one hot partition": lambda now, _: _hot(now),
+    "uneven partitions": lambda now, _: _uneven(now),
+    "noisy rates": noisy,
+    "recorded": lambda now, _: _recorded(now),
 }
+SINKS = {"slow sink": 3_000.0}
+"""Records/s that a sink takes; the others have no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,11 +303,10 @@ class Course:
 
 def run(load: str, policy: str, hours: float = HOURS, seed: int = 1) -> Course:
     """Run a policy under a load."""
-    rates_of, sink = LOADS[load]
-    fleet, scaler, rng = Fleet(sink=sink), POLICIES[policy](), random.Random(seed)
+    fleet, scaler, rng = Fleet(sink=SINKS.get(load, inf)), POLICIES[policy](), random.Random(seed)
     course = Course(load, policy, [], [], [], 0)
     for now in range(int(hours * 3600)):
-        rates = rates_of(now, rng)
+        rates = LOADS[load](now, rng)
         fleet.step(rates)
         scaler.look(fleet, rates)
         course.lags.append(sum(fleet.lag) / max(1.0, sum(rates)))

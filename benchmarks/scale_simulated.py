@@ -43,6 +43,7 @@ from tests.fakes.topics import FakeTopics
 from tests.fakes.zookeeper import FakeZooKeeper, FakeZooKeeperServer
 
 decoded = lru_cache(1_000)(decode_node)
+CHANGES = ("dead", "leave", "restart")
 PATHS, ACTOR = Paths("scale"), Actor("command", "benchmark")
 TICK_S, IDLE_S, LIMIT_S = 0.1, 20.0, 900.0
 ASK_S = 0.0004
@@ -99,17 +100,15 @@ class Client(FakeZooKeeper):
 
     def get(self, path: str, watch: Watcher | None = None) -> Node:
         self.trips += 1
-        return self._counted(super().get(path, watch))
+        node = super().get(path, watch)
+        self._count(len(node.data))
+        return node
 
     def find(self, path: str, watch: Watcher | None = None) -> Node | None:
         before = self.traffic.reads
         node = super().find(path, watch)
         if self.traffic.reads == before:
             self._count(0)
-        return node
-
-    def _counted(self, node: Node) -> Node:
-        self._count(len(node.data))
         return node
 
     def _count(self, size: int) -> None:
@@ -393,17 +392,14 @@ def markdown(result: Mapping[str, Any]) -> str:
     rows, idling = [], []
     for size, parts in result["runs"].items():
         where = size.replace("x", " × ")
-        rows += [
-            [where, one["what"], *(f"{one[name]:,}" if name in one else "–" for name in titles)]
-            for one in parts
-            if "moves" in one
-        ]
-        idling += [
-            f"Idle, {where}: {one['watches']:,} watches, {one['reads_a_second']:,} reads and "
-            f"{one['bytes_a_second'] / 1e6:.1f} MB a second, {one['bytes_a_second_and_consumer']:,} bytes a second for each consumer."
-            for one in parts
-            if "moves" not in one
-        ]
+        for one in parts:
+            if "moves" in one:
+                rows.append([where, one["what"], *(f"{one[name]:,}" if name in one else "–" for name in titles)])
+                continue
+            idling.append(
+                f"Idle, {where}: {one['watches']:,} watches, {one['reads_a_second']:,} reads and "
+                f"{one['bytes_a_second'] / 1e6:.1f} MB a second, {one['bytes_a_second_and_consumer']:,} bytes a second for each consumer."
+            )
     head = ("consumers × partitions × topics", "change", *titles.values())
     return "\n\n".join([f"{told(result)}", grid(head, rows, head[:2]), *idling])
 
@@ -413,9 +409,7 @@ def main() -> None:
     parser.add_argument("--size", default="5000x100000x200", help="consumers x partitions x topics")
     parser.add_argument("--wants", type=int, default=1, help="topics of each consumer; 0 = all")
     parser.add_argument("--plain", action="store_true", help="pack no topic's node")
-    parser.add_argument(
-        "--changes", nargs="*", default=["dead", "leave", "restart"], choices=["dead", "leave", "restart"]
-    )
+    parser.add_argument("--changes", nargs="*", default=list(CHANGES), choices=CHANGES)
     parser.add_argument("--json", type=output, default="build/benchmarks/scale-simulated.json")
     given = parser.parse_args()
     consumers, partitions, number = map(int, given.size.split("x"))
