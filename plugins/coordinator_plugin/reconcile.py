@@ -37,24 +37,12 @@ logical date is in the future.
 
 
 @dataclass(frozen=True, slots=True)
-class PlanToApprove:
-    """A plan that waits for a person's approval, and the id of the run that asks."""
-
-    topic: str
-    digest: str
-    run_id: str
-
-    def plain(self) -> dict[str, Any]:
-        """Return the arguments of the run that asks."""
-        return {"trigger_run_id": self.run_id, "conf": {"topic": self.topic, "digest": self.digest}}
-
-
-@dataclass(frozen=True, slots=True)
 class Findings:
     """The result of a reconciliation.
 
     `due`: topics with due work. `writable`: one of these topics has a step that can be written now. `missing`,
-    `fleets`: consumers to launch, and their fleets. `questions`, `approvals`: what to ask people. `lines`: for the log.
+    `fleets`: consumers to launch, and their fleets. `questions`: topics that need a person. `approvals`: arguments of
+    the runs that ask for the approval of a plan. `lines`: for the log.
     `audited`: the ownership audit. `growing`: fleets with limits of growth. `seen`: the observation behind the
     findings.
     """
@@ -64,7 +52,7 @@ class Findings:
     missing: tuple[str, ...] = ()
     fleets: tuple[str, ...] = ()
     questions: tuple[StuckTopic, ...] = ()
-    approvals: tuple[PlanToApprove, ...] = ()
+    approvals: tuple[dict[str, Any], ...] = ()
     lines: list[str] = field(default_factory=list)
     audited: Audit = field(default_factory=Audit)
     growing: tuple[str, ...] = ()
@@ -111,7 +99,11 @@ def reconcile(c: Coordinator) -> Findings:
     lines.extend(f"{one.topic}: {one.why}" for one in waiting)
     day = int(now // ASK_AGAIN_S)
     approvals = [
-        PlanToApprove(one.topic, one.digest, f"approve__{one.topic[:60]}__{one.digest}__{day}") for one in waiting
+        {
+            "trigger_run_id": f"approve__{one.topic[:60]}__{one.digest}__{day}",
+            "conf": {"topic": one.topic, "digest": one.digest},
+        }
+        for one in waiting
     ]
     return Findings(due, writable, missing, fleets, asked, in_turn(approvals, now), lines, audited, growing, seen)
 
@@ -172,7 +164,7 @@ def runs(
         found.append({"trigger_dag_id": dag_ids["autoscale"], "trigger_run_id": None, "conf": {}})
     found += launches
     asked = [{"trigger_dag_id": dag_ids["stuck_topic"], **question.plain()} for question in findings.questions]
-    asked += [{"trigger_dag_id": dag_ids["approve_plan"], **one.plain()} for one in findings.approvals]
+    asked += [{"trigger_dag_id": dag_ids["approve_plan"], **one} for one in findings.approvals]
     return found + [one for one in asked if not under_way(one["trigger_dag_id"], _before(one["trigger_run_id"]))]
 
 

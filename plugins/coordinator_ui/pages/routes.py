@@ -475,29 +475,23 @@ def _asks_for_data(request: Request) -> bool:
     return str(request.url.path).removeprefix(str(request.scope.get("root_path", ""))).startswith(f"{API}/")
 
 
-async def _refused(request: Request, error: Any) -> Response:
-    status = HTTPStatus(error.status_code)
+def _problem(request: Request, status: HTTPStatus, text: str, code: str = "", **told: Any) -> Response:
     if _asks_for_data(request):
-        return data({"error": str(error.detail), "code": ""}, status)
+        return data({"error": text, "code": code}, status)
+    given: dict[str, Any] = {"sentence": text, "title": status.phrase, "live": False, "dag": "", **told}
+    return page(request, "problem.html", status=status, cluster="", code=code, **given)
+
+
+async def _refused(request: Request, error: Any) -> Response:
     dag = error.dag if isinstance(error, NotReadable) else named_here(REBALANCE)
-    told: dict[str, Any] = {
-        "title": status.phrase,
-        "sentence": str(error.detail),
-        "code": "",
-        "live": False,
-        "dag": dag,
-    }
-    return page(request, "problem.html", status=status, cluster="", **told)
+    return _problem(request, HTTPStatus(error.status_code), str(error.detail), dag=dag)
 
 
 async def _failed(request: Request, error: Any) -> Response:
     """Return the page for data that cannot be read. The page reloads by itself if a reload may help."""
     fitting = (status for kind, status in STATUSES.items() if isinstance(error, kind))
     status = next(fitting, HTTPStatus.SERVICE_UNAVAILABLE)
-    if _asks_for_data(request):
-        return data({"error": str(error), "code": error.code}, status)
     again = status is HTTPStatus.SERVICE_UNAVAILABLE
     title = "This cannot be read now" if again else status.phrase
     sentence = f"{str(error)[:1].upper()}{str(error)[1:]}"
-    told: dict[str, Any] = {"title": title, "sentence": sentence, "code": error.code, "live": again, "dag": ""}
-    return page(request, "problem.html", status=status, cluster="", **told)
+    return _problem(request, status, str(error), error.code, sentence=sentence, title=title, live=again)

@@ -86,7 +86,7 @@ def test_plans_that_wait_for_approval_come_up_in_turn(shop: Cluster, monkeypatch
     monkeypatch.setattr(plans_to_approve, "waiting", lambda *_: plans)
     asked: set[str] = set()
     for _ in range(2):
-        asked |= {one.topic for one in reconcile(shop.coordinator).approvals}
+        asked |= {one["conf"]["topic"] for one in reconcile(shop.coordinator).approvals}
         shop.clock.sleep(ASK_AGAIN_S)
     assert asked == set(many)
 
