@@ -13,7 +13,6 @@ from coordinator_tasks.cli.base import (
     Json,
     Output,
     actor,
-    how_of,
     listed,
     opened,
     say_how_to_execute,
@@ -52,7 +51,7 @@ def add(commands: typer.Typer, action: Action, panel: str = "") -> None:
             who = actor(by)
             done = action.would(c, given, who) if dry_run or not execute else action.run(c, given, who, dry_run=False)
             rows = show.ACTION_ROWS.get(action.name, show.rows)
-            listed(done.found, how_of(how, json), lambda _: done.text, rows)
+            listed(done.found, how, json, lambda _: done.text, rows)
         if not execute:
             say_how_to_execute()
         elif dry_run:

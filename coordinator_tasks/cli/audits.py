@@ -13,7 +13,6 @@ from coordinator_tasks.cli.base import (
     Output,
     Topics,
     exit_if_left_out,
-    how_of,
     listed,
     managed,
     opened,
@@ -42,7 +41,7 @@ def audit(
     """
     with opened(context) as c:
         found = service.audit(c, managed(c, topics), between_s=between)
-    listed(found, how_of(how, json), _text, _findings)
+    listed(found, how, json, _text, _findings)
     exit_if_left_out(found.problems)
     if found.alarms:
         raise typer.Exit(HELD_EXIT)

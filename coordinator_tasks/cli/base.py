@@ -104,15 +104,10 @@ def database_address(place: str) -> str:
     return known[place]
 
 
-def how_of(how: Format, as_json: bool) -> Format:
-    """Return the format: `--json` is short for `--output json`."""
-    return Format.JSON if as_json else how
-
-
-def listed(found: object, how: Format, render: show.Render, rows: show.Rows | None = None) -> None:
-    """Print a list. `rows`: the rows for CSV, if the view for a person is not a table."""
+def listed(found: object, how: Format, as_json: bool, render: show.Render, rows: show.Rows | None = None) -> None:
+    """Print a list. `as_json`: the option `--json`. `rows`: the rows for CSV, if a person's view is not a table."""
     waiting.stop()
-    if how is Format.JSON:
+    if as_json or how is Format.JSON:
         print(show.as_json(found))
     elif how is Format.CSV:
         table = (rows or render)(found)

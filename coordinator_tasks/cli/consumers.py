@@ -11,7 +11,6 @@ from coordinator_tasks.cli.base import (
     Output,
     exit_if_left_out,
     exit_if_unowned,
-    how_of,
     listed,
     opened,
 )
@@ -36,7 +35,7 @@ def status(context: typer.Context, how: Output = Format.TABLE, json: Json = Fals
     problems: dict[str, CoordinatorError] = {}
     with opened(context) as c:
         found = overview.consumers(c)
-        listed(found, how_of(how, json), show.consumers_text, show.consumers)
+        listed(found, how, json, show.consumers_text, show.consumers)
         unowned = overview.unowned(c, problems)
     failures = overview.failures(found)
     named = {consumer for failure in failures for consumer in failure.consumers}
@@ -62,5 +61,5 @@ def fleet(context: typer.Context, how: Output = Format.TABLE, json: Json = False
     """
     with opened(context) as c:
         found = fleet_service.fleets(c)
-        listed(found, how_of(how, json), show.fleets)
+        listed(found, how, json, show.fleets)
     exit_if_left_out([f"fleet {one.app}: {one.problem}" for one in found if one.problem and not one.application])

@@ -15,7 +15,6 @@ from coordinator_tasks.cli.base import (
     Json,
     Output,
     database_address,
-    how_of,
     listed,
     say_how_to_execute,
 )
@@ -51,9 +50,7 @@ def list_letters(
     with _letters_of(database) as cursor:
         found = [] if cursor is None else _first(cursor, limit, _where(topic=topic, cluster=cluster))
         every = 0 if cursor is None else table.count(cursor, **_where(topic=topic, cluster=cluster))
-    listed(
-        [plain(letter) for letter in found], how_of(how, json), lambda _: _text(found, every), lambda _: _rows(found)
-    )
+    listed([plain(letter) for letter in found], how, json, lambda _: _text(found, every), lambda _: _rows(found))
 
 
 @commands.command()
@@ -75,7 +72,7 @@ def show(
             f"there is no dead letter of topic {topic!r}, partition {partition}, offset {offset}; `dead-letters list` shows all"
         )
     told = [plain(letter) for letter in found]
-    listed(told, how_of(how, json), lambda _: "\n\n".join(_one(one) for one in told), lambda _: _rows(found))
+    listed(told, how, json, lambda _: "\n\n".join(_one(one) for one in told), lambda _: _rows(found))
 
 
 @commands.command()
@@ -104,7 +101,7 @@ def drop(
         if cursor is not None and execute:
             table.drop(cursor, **where)
     said = f"{counted(number, 'dead letter')} {'dropped' if execute else 'would be dropped'}"
-    listed({"dead_letters": number, "dropped": execute}, how_of(how, json), lambda _: said)
+    listed({"dead_letters": number, "dropped": execute}, how, json, lambda _: said)
     if not execute:
         say_how_to_execute()
 

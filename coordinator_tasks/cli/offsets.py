@@ -18,7 +18,6 @@ from coordinator_tasks.cli.base import (
     Why,
     actor,
     exit_if_left_out,
-    how_of,
     listed,
     opened,
     read_file,
@@ -56,7 +55,7 @@ def describe(
     problems: dict[str, CoordinatorError] = {}
     with opened(context) as c:
         found = group_offsets.described(c, wanted, group, problems)
-        listed(found, how_of(how, json), partial(show.offsets, left_out=bool(problems)))
+        listed(found, how, json, partial(show.offsets, left_out=bool(problems)))
     exit_if_left_out([f"{name}: {problem.told}" for name, problem in problems.items()])
 
 
@@ -116,7 +115,7 @@ def reset(
         wishes = wishes_of(c, text, state) if place is None else _wishes(c, wanted, group, place, state)
         change = partial(positions.reset_all, why=why, actor=actor(by)) if execute else positions.preview_all
         resets = partial(show.resets, would=not execute)
-        listed(change(c, wishes), how_of(how, json), show.exported_offsets if export else resets)
+        listed(change(c, wishes), how, json, show.exported_offsets if export else resets)
     if not execute:
         say_how_to_execute()
 

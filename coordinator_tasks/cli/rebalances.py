@@ -20,7 +20,6 @@ from coordinator_tasks.cli.base import (
     actor,
     exit_if_held,
     exit_if_left_out,
-    how_of,
     listed,
     managed,
     opened,
@@ -58,7 +57,7 @@ def plan(
         named = managed(c, topics)
         reports = transitions.preview(c, named) if dry_run else transitions.plan(c, named, actor())
         render = partial(show.reports, plan_only=dry_run)
-        listed(reports, how_of(how, json), render, show.report_rows)
+        listed(reports, how, json, render, show.report_rows)
     exit_if_held(reports)
 
 
@@ -79,7 +78,7 @@ def explain(
             chosen_partitions(c, configuration(c, topic), [partition])
         text = partial(show.explanation, partition=partition)
         rows = partial(show.reason_rows, partition=partition)
-        listed(transitions.explain(c, topic), how_of(how, json), text, rows)
+        listed(transitions.explain(c, topic), how, json, text, rows)
 
 
 @commands.command(rich_help_panel=RUN)
@@ -89,7 +88,7 @@ def step(context: typer.Context, topics: Topics = None, how: Output = Format.TAB
         named = managed(c, topics)
         reports = transitions.step(c, named, actor())
         pauses.complete(c, named)
-        listed(reports, how_of(how, json), show.reports, show.report_rows)
+        listed(reports, how, json, show.reports, show.report_rows)
     exit_if_held(reports)
 
 
@@ -128,12 +127,12 @@ def history(
         if actions:
             told = action_log.asked(c, topic or "", limit, problems)
             text = partial(show.asked, about=topic or "", left_out=bool(problems))
-            listed(told, how_of(how, json), text, show.asked_rows)
+            listed(told, how, json, text, show.asked_rows)
         else:
             found = history_service.rebalances(c, [topic] if topic else (), limit, None if topic else problems)
             if topic and not found:
                 managed(c, [topic])
-            listed(found, how_of(how, json), partial(show.history, left_out=bool(problems)), show.history_rows)
+            listed(found, how, json, partial(show.history, left_out=bool(problems)), show.history_rows)
     exit_if_left_out(problems)
 
 
@@ -148,7 +147,7 @@ def rebalance(
     """Show one rebalance: moves, steps, and the stall of each moved partition."""
     with opened(context) as c:
         found = history_service.named(c, name, topic or "")
-        listed([found], how_of(how, json), show.rebalance, show.history_rows)
+        listed([found], how, json, show.rebalance, show.history_rows)
 
 
 for action in (*WHAT_IF_ACTIONS, *APPROVAL_ACTIONS):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from coordinator_tasks import show
-from coordinator_tasks.cli.base import HELD_EXIT, LOOK, RUN, Format, Json, Output, given_settings, how_of, listed
+from coordinator_tasks.cli.base import HELD_EXIT, LOOK, RUN, Format, Json, Output, given_settings, listed
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.protocol.kafka_rights import Side
@@ -35,7 +35,7 @@ def zookeeper_rights(how: Output = Format.TABLE, json: Json = False) -> None:
     with waiting.shown("zookeeper-rights"):
         nodes = set_access_lists(settings)
     done = {"cluster": settings.cluster, "nodes": nodes}
-    listed(done, how_of(how, json), lambda _: f"{nodes} nodes have their access lists", show.rows)
+    listed(done, how, json, lambda _: f"{nodes} nodes have their access lists", show.rows)
 
 
 @commands.command(rich_help_panel=LOOK)
@@ -59,7 +59,7 @@ def doctor(
     try:
         settings = given_settings()
     except Refused as error:
-        _show([DoctorFinding("settings", CheckResult.FAILED, error.told)], how_of(how, json))
+        listed([DoctorFinding("settings", CheckResult.FAILED, error.told)], how, json, _text, _rows)
         raise typer.Exit(REFUSED_EXIT) from error
     side = side or (Side.CONSUMER if settings.zookeeper_access.coordinator else Side.COORDINATOR)
     found: list[DoctorFinding] = []
@@ -69,13 +69,9 @@ def doctor(
         for one in chain(checks, airflow_checks.examine(api, settings.cluster, look) if api is not None else ()):
             found.append(one)
             waiting.says(f"doctor, behind {one.check}")
-    _show(found, how_of(how, json))
+    listed(found, how, json, _text, _rows)
     if failed(found):
         raise typer.Exit(HELD_EXIT)
-
-
-def _show(found: Sequence[DoctorFinding], how: Format) -> None:
-    listed(found, how, _text, _rows)
 
 
 def _rows(found: Sequence[DoctorFinding]) -> Table:

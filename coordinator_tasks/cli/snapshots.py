@@ -14,7 +14,6 @@ from coordinator_tasks.cli.base import (
     Json,
     Output,
     exit_if_left_out,
-    how_of,
     listed,
     opened,
     read_file,
@@ -62,7 +61,7 @@ def snapshot(
         data = snapshots.encode(found)
     write_new(file, data)
     size = {"file": str(file), "bytes": len(data), "topics": len(found.site.topics), "left_out": dict(found.left_out)}
-    listed(size, how_of(how, json), _taken, show.rows)
+    listed(size, how, json, _taken, show.rows)
     exit_if_left_out([f"{topic}: {why}" for topic, why in found.left_out.items()])
 
 
@@ -109,7 +108,7 @@ def simulate(
             else:
                 site, previews = previewed(site, change, found.policy, past, topic or ())
                 results.append({"step": step, "topics": previews})
-    listed(results, how_of(how, json), _replayed, show.replay_rows)
+    listed(results, how, json, _replayed, show.replay_rows)
 
 
 def _replayed(results: Sequence[Mapping[str, Any]]) -> str:

@@ -22,7 +22,6 @@ from coordinator_tasks.cli.base import (
     Why,
     actor,
     exit_if_left_out,
-    how_of,
     listed,
     managed,
     opened,
@@ -68,7 +67,8 @@ def export(
     write_new(file, data, private=True)
     listed(
         _about(file, found) | {"bytes": len(data), "left_out": dict(found.left_out)},
-        how_of(how, json),
+        how,
+        json,
         _exported,
         show.rows,
     )
@@ -103,7 +103,7 @@ def export_history(
         else:
             added = _append(c, to, named, problems)
             told = f"{to}: {counted(added, 'record')} added"
-            listed({"file": str(to), "records": added}, how_of(how, json), lambda _: told, show.rows)
+            listed({"file": str(to), "records": added}, how, json, lambda _: told, show.rows)
     exit_if_left_out(problems)
 
 
@@ -168,7 +168,7 @@ def import_state(
         if execute:
             state_file.restore(c, plan, actor(by), why)
     done = {"written": len(plan.missing) if execute else 0, "missing": len(plan.missing), "there": plan.there}
-    listed(_about(file, state) | done, how_of(how, json), _imported, show.rows)
+    listed(_about(file, state) | done, how, json, _imported, show.rows)
     if not execute:
         say_how_to_execute()
 

@@ -13,7 +13,6 @@ from coordinator_tasks.cli.base import (
     Output,
     Topic,
     database_address,
-    how_of,
     listed,
     opened,
     say_how_to_execute,
@@ -56,7 +55,7 @@ def rehash(
 
     with opened(context) as c:
         moves = rehash_topic(c, database_address(database), topic, partitioner, execute=execute)
-    listed(moves, how_of(how, json), _table)
+    listed(moves, how, json, _table)
     if moves and not execute:
         say_how_to_execute()
 

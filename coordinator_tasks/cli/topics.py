@@ -13,7 +13,6 @@ from coordinator_tasks.cli.base import (
     Json,
     Output,
     exit_if_unowned,
-    how_of,
     listed,
     opened,
 )
@@ -40,7 +39,7 @@ def topics(context: typer.Context, how: Output = Format.TABLE, json: Json = Fals
         waiting.stop()
         for problem in unanswered:
             print(visible(f"without Kafka, by what ZooKeeper and the consumers say: {problem}"), file=sys.stderr)
-        listed(found, how_of(how, json), show.topics)
+        listed(found, how, json, show.topics)
     failures = by_cause(failure for one in found for failure in one.failures)
     unowned = {one.topic: one.unread for one in found if one.unread}
     exit_if_unowned(unowned, [f"{one.topic}: {one.problem}" for one in found if one.problem], failures)

@@ -3,7 +3,7 @@
 import typer
 
 from coordinator_tasks import __version__
-from coordinator_tasks.cli.base import LOOK, Format, Json, Output, how_of, listed
+from coordinator_tasks.cli.base import LOOK, Format, Json, Output, listed
 from coordinator_tasks.installed import Installed, installed
 from coordinator_tasks.tables import Table
 
@@ -13,7 +13,7 @@ commands = typer.Typer()
 @commands.command(rich_help_panel=LOOK)
 def version(how: Output = Format.TABLE, json: Json = False) -> None:
     """Show the release, Python, the packages, and the stored formats read and written."""
-    listed(installed(), how_of(how, json), _text)
+    listed(installed(), how, json, _text)
 
 
 def print_release(asked: bool) -> None:
