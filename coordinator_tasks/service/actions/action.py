@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from coordinator_tasks.core.errors import Refused
@@ -29,6 +29,11 @@ class ActionResult:
     text: str
     lines: tuple[str, ...] = ()
     partial: bool = False
+
+    def done(self, would: str = "", does: str = "") -> "ActionResult":
+        """Return the result of the action from the result of its dry run, with `does` for `would` in the texts."""
+        text, *lines = will(one.replace(would, does) for one in (self.text, *self.lines))
+        return replace(self, text=text, lines=tuple(lines))
 
 
 NOTHING = ActionResult(None, "")

@@ -31,7 +31,7 @@ from coordinator_tasks.service.watch import overview
 
 def _described(c: Coordinator, given: Given) -> Iterator[str]:
     topic = given["topic"]
-    wanted, present = topics.would_add(c, *_added(given), **_how(given))
+    wanted, present = topics.would_add(c, **_added(given))
     size = counted(wanted.initial_partitions, "partition")
     if present is not None and not present[0].removed:
         yield f"{topic} is managed already, with {size}; group {wanted.group_id}, start {wanted.start}: nothing would change"
@@ -42,20 +42,18 @@ def _described(c: Coordinator, given: Given) -> Iterator[str]:
 def _add_topic(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     topic = given["topic"]
     # The configuration keeps the topic's first number of partitions. Kafka may have more by now.
-    wanted, present = topics.would_add(c, *_added(given), **_how(given))
-    config = topics.add_topic(c, *_added(given), **_how(given), actor=actor)
+    wanted, present = topics.would_add(c, **_added(given))
+    config = topics.add_topic(c, **_added(given), actor=actor)
     size = counted(wanted.initial_partitions, "partition")
     text = f"topic {topic} is managed with {size}; the next plan assigns those without an owner"
     new = present is None or present[0].removed
     return ActionResult(config, text, (f"{topic} {'is managed from now on' if new else 'stays as it is'}",))
 
 
-def _added(given: Given) -> tuple[str, str]:
-    return given["topic"], given["group_id"]
-
-
-def _how(given: Given) -> dict[str, Any]:
+def _added(given: Given) -> dict[str, Any]:
     return {
+        "topic": given["topic"],
+        "group_id": given["group_id"],
         "start": StartRule(given["start"]),
         "strategy": given["strategy"],
         "parameters": texts(given.get("parameters")),
@@ -151,9 +149,8 @@ def _would_pin(c: Coordinator, given: Given) -> ActionResult:
 
 def _set_pins(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     ended = overrides.would_end(c, *_pins(given))
-    would = _would_be_pinned(given, overrides.set_pins(c, *_pins(given), actor=actor), ended)
-    text, *lines = will(one.replace(" would be ", " is ") for one in (would.text, *would.lines))
-    return ActionResult(would.found, text, tuple(lines))
+    pins = overrides.set_pins(c, *_pins(given), actor=actor)
+    return _would_be_pinned(given, pins, ended).done(" would be ", " is ")
 
 
 def _pins(given: Given) -> tuple[str, str, list[int]]:
@@ -262,9 +259,7 @@ def _expect_restart(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     problems: dict[str, CoordinatorError] = {}
     held, why = overview.held(c, consumer, problems), given.get("why", "")
     found = directives.expect_restart(c, consumer, within_s, moves=moves, by=actor.named, why=why)
-    would = _restarts(c, consumer, found.restart, held, problems)
-    text, *lines = will(one.replace(" would be ", " is ") for one in (would.text, *would.lines))
-    return ActionResult(would.found, text, tuple(lines))
+    return _restarts(c, consumer, found.restart, held, problems).done(" would be ", " is ")
 
 
 def _restart(given: Given) -> tuple[float, bool]:
@@ -305,7 +300,7 @@ TOPIC_ACTIONS = (
         "add_topic",
         "Manage a topic from now on; the same call again changes nothing.",
         "Manage a Kafka topic: from now on the partitions are assigned to the consumers.",
-        (p.TOPIC, p.GROUP, p.START, p.STRATEGY, p.PARAMETERS, p.PROPERTIES, p.FORCE, p.REASON, p.DRY_RUN, p.BY),
+        (p.TOPIC, p.GROUP, p.START, p.STRATEGY, p.PARAMETERS, p.PROPERTIES, p.FORCE, *p.ASKED),
         do=_add_topic,
         before=_described,
     ),
@@ -313,7 +308,7 @@ TOPIC_ACTIONS = (
         "set_strategy",
         "Give a topic another strategy, with all of its parameters; `plan --dry-run` shows the moves.",
         "Give a topic another strategy and all of its parameters; a dry run of `rebalance` then shows the moves.",
-        (p.TOPIC, p.STRATEGY, p.PARAMETERS, p.REASON, p.DRY_RUN, p.BY),
+        (p.TOPIC, p.STRATEGY, p.PARAMETERS, *p.ASKED),
         do=_set_strategy,
         before=_compared,
     ),
@@ -321,7 +316,7 @@ TOPIC_ACTIONS = (
         "remove_topic",
         "Stop managing a topic: the consumers stop and commit with the next plan. Offsets and history stay.",
         "Stop managing a topic: the consumers stop and commit. The topic and the committed offsets stay.",
-        (p.TOPIC, p.REASON, p.DRY_RUN, p.BY, p.YES),
+        (p.TOPIC, *p.ASKED, p.YES),
         do=_remove_topic,
         before=_stopped,
         destructive="nobody reads the topic any more",
@@ -330,7 +325,7 @@ TOPIC_ACTIONS = (
         "pause",
         "Stop reading partitions; the partitions stay with their consumers, and the present positions are committed.",
         "Stop reading partitions. The consumers keep the partitions, commit the present positions, and read all other partitions.",
-        (p.TOPIC, p.PARTITIONS, p.REASON, p.DRY_RUN, p.BY),
+        (p.TOPIC, p.PARTITIONS, *p.ASKED),
         do=partial(_set_paused, True),
         preview=partial(_would_pause, True),
     ),
@@ -338,7 +333,7 @@ TOPIC_ACTIONS = (
         "resume",
         "Read paused partitions again, from the present positions.",
         "Read paused partitions again, from the present positions.",
-        (p.TOPIC, p.PARTITIONS, p.REASON, p.DRY_RUN, p.BY),
+        (p.TOPIC, p.PARTITIONS, *p.ASKED),
         do=partial(_set_paused, False),
         preview=partial(_would_pause, False),
     ),
@@ -346,7 +341,7 @@ TOPIC_ACTIONS = (
         "freeze",
         "Move nothing when consumers join or leave; partitions without an owner are still assigned.",
         "Move nothing of a topic when consumers join or leave. Partitions without an owner are still assigned.",
-        (p.TOPIC, p.REASON, p.DRY_RUN, p.BY),
+        (p.TOPIC, *p.ASKED),
         do=partial(_set_frozen, True, overrides.FROZEN),
         before=partial(_frozen, True),
     ),
@@ -354,7 +349,7 @@ TOPIC_ACTIONS = (
         "unfreeze",
         "Plan a frozen topic again; `plan --dry-run` shows the moves.",
         "Plan a frozen topic again; a dry run of `rebalance` then shows the moves.",
-        (p.TOPIC, p.REASON, p.DRY_RUN, p.BY),
+        (p.TOPIC, *p.ASKED),
         do=partial(_set_frozen, False, "not frozen; the next plan uses all consumers"),
         before=partial(_frozen, False),
     ),
@@ -362,7 +357,7 @@ TOPIC_ACTIONS = (
         "pin",
         "Keep partitions with a consumer while the consumer is there; the partitions move with the next plan.",
         "Keep partitions with a consumer while the consumer is there. The partitions move with the next plan.",
-        (p.TOPIC, p.CONSUMER, p.PINNED, p.REASON, p.DRY_RUN, p.BY),
+        (p.TOPIC, p.CONSUMER, p.PINNED, *p.ASKED),
         do=_set_pins,
         preview=_would_pin,
     ),
@@ -370,7 +365,7 @@ TOPIC_ACTIONS = (
         "unpin",
         "Let the strategy place pinned partitions again; without --partition all of them, and a roll back ends.",
         "Let the strategy place pinned partitions again; without partitions all of them, and a roll back ends.",
-        (p.TOPIC, p.PARTITIONS, p.REASON, p.DRY_RUN, p.BY),
+        (p.TOPIC, p.PARTITIONS, *p.ASKED),
         do=_set_pins,
         preview=_would_pin,
     ),
@@ -389,7 +384,7 @@ CONSUMER_ACTIONS = (
         "readmit",
         "Admit an isolated consumer again, once the consumer confirms to run nothing.",
         "Admit an isolated consumer again, once the consumer confirms to run nothing.",
-        (p.CONSUMER, p.REASON, p.DRY_RUN, p.BY),
+        (p.CONSUMER, *p.ASKED),
         do=_readmit,
         before=_awaits,
     ),
@@ -405,7 +400,7 @@ CONSUMER_ACTIONS = (
         "undrain",
         "Let a drained consumer get partitions again; with --fleet, the consumer also returns to the fleet.",
         "Let a drained consumer get partitions again. With a fleet, the consumer returns to the fleet in the same step, and is launched.",
-        (p.CONSUMER, p.FLEET, p.REASON, p.DRY_RUN, p.BY),
+        (p.CONSUMER, p.FLEET, *p.ASKED),
         do=_undrain,
         before=_admits,
     ),
@@ -415,7 +410,7 @@ CONSUMER_ACTIONS = (
         "The partitions wait, or with --move-meanwhile other consumers own the partitions until then. Then restart the process yourself.",
         "Keep the partitions of a consumer for the next process: the partitions wait, or other consumers own the partitions until then. "
         "Then restart the process yourself. After the given time the order has no effect.",
-        (p.CONSUMER, p.WITHIN, p.MOVE, p.REASON, p.DRY_RUN, p.BY),
+        (p.CONSUMER, p.WITHIN, p.MOVE, *p.ASKED),
         do=_expect_restart,
         preview=_would_restart,
     ),

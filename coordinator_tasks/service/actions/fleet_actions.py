@@ -127,7 +127,7 @@ def _scale(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     effect = _leave_lines(c, scaling.would_scale(c, given["app"], count, pattern))
     found = scaling.scale(c, given["app"], count, pattern, by=actor.named, why=given.get("why", ""))
     would = _would_be_scaled(found, [*_join_lines(found), *(f"{one} is draining" for one in found.leaves), *effect])
-    return ActionResult(would.found, "\n".join(will([would.text])), will(would.lines))
+    return would.done()
 
 
 def _would_be_scaled(found: scaling.Scaled, lines: list[str]) -> ActionResult:
@@ -179,8 +179,8 @@ def kept_until(c: Coordinator, lives: Mapping[str, Life], topic: str, leaves: Co
 
 
 def _redeploy(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
-    would = _would_be_redeployed(redeployment.redeploy(c, given["app"], by=actor.named, why=given.get("why", "")))
-    return ActionResult(would.found, "\n".join(will([would.text])), will(would.lines))
+    begun = redeployment.redeploy(c, given["app"], by=actor.named, why=given.get("why", ""))
+    return _would_be_redeployed(begun).done()
 
 
 def _would_be_redeployed(found: redeployment.Redeployed) -> ActionResult:
@@ -198,19 +198,7 @@ FLEET_ACTIONS = (
         "Set the consumers of an application that should run; the DAGs consumers and reconcile, or a launcher, start the missing ones.\n\n"
         "The former definition is replaced. Running consumers are not touched: `redeploy` replaces them.",
         "Set the consumers of an application that should run. The former definition is replaced; running consumers are not touched.",
-        (
-            p.APP,
-            p.APPLICATION,
-            p.CONSUMERS,
-            p.ARGUMENTS,
-            p.CONF,
-            p.ENVIRONMENT,
-            p.CODE,
-            p.FORCE,
-            p.REASON,
-            p.DRY_RUN,
-            p.BY,
-        ),
+        (p.APP, p.APPLICATION, p.CONSUMERS, p.ARGUMENTS, p.CONF, p.ENVIRONMENT, p.CODE, p.FORCE, *p.ASKED),
         do=_set_fleet,
         before=_compared,
     ),
@@ -219,7 +207,7 @@ FLEET_ACTIONS = (
         "Bring a fleet to a number of consumers; application, arguments and settings stay as they are.\n\n"
         "New ids follow the present ids. The highest numbers are drained and leave.",
         "Bring a fleet to a number of consumers. New ids follow the present ids; the highest numbers are drained and leave.",
-        (p.APP, p.COUNT, p.PATTERN, p.REASON, p.DRY_RUN, p.BY),
+        (p.APP, p.COUNT, p.PATTERN, *p.ASKED),
         do=_scale,
         preview=_would_scale,
     ),
@@ -229,7 +217,7 @@ FLEET_ACTIONS = (
         "The DAG reconcile, or `run`, does this: each consumer gives its partitions away, leaves, and is launched again.",
         "Replace the processes of a fleet, one at a time, with its present settings. `reconcile` does a step each minute: a "
         "consumer gives its partitions away, leaves, and is launched again.",
-        (p.APP, p.REASON, p.DRY_RUN, p.BY),
+        (p.APP, *p.ASKED),
         do=_redeploy,
         preview=lambda c, given: _would_be_redeployed(redeployment.would_redeploy(c, given["app"])),
     ),

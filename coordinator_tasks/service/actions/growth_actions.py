@@ -4,7 +4,7 @@ from coordinator_tasks.core.fleet.growth import Limits
 from coordinator_tasks.core.model import Actor
 from coordinator_tasks.core.text.partition_text import named
 from coordinator_tasks.service.actions import parameters as p
-from coordinator_tasks.service.actions.action import Action, ActionResult, Given, will
+from coordinator_tasks.service.actions.action import Action, ActionResult, Given
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets import autoscale
 
@@ -21,8 +21,7 @@ def _set_growth(c: Coordinator, given: Given, _: Actor) -> ActionResult:
         autoscale.end_growth(c, given["app"])
     else:
         would = _would_have(autoscale.set_growth(c, given["app"], autoscale.limits_of(given)).limits, given["app"])
-    text, *lines = will(one.replace(" would have ", " has ") for one in (would.text, *would.lines))
-    return ActionResult(would.found, text, tuple(lines))
+    return would.done(" would have ", " has ")
 
 
 def _would_have_none(c: Coordinator, app: str) -> ActionResult:
@@ -55,7 +54,7 @@ GROWTH_ACTIONS = (
         "Set the limits between which a fleet grows and shrinks by measured load; in shadow mode unless --act is given.\n\n"
         "`autoscale` looks at the load, and reports or applies the policy's decision. For pods of a StatefulSet, app is its name.",
         "Set the limits between which a fleet grows and shrinks by measured load. Without *act* the decisions are only reported.",
-        (p.APP, *p.GROWTH, p.REASON, p.DRY_RUN, p.BY),
+        (p.APP, *p.GROWTH, *p.ASKED),
         do=_set_growth,
         preview=_would_set,
     ),

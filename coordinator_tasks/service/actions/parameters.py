@@ -56,10 +56,12 @@ def _partitions(description: str, option: CommandOption, **rest: Any) -> Paramet
     return Parameter("partitions", _field("array", "Partitions", description, items=items, **rest), option)
 
 
-def _number(name: str, title: str, text: str, flag: str, kind: Any, most: int, default: float = 0) -> Parameter:
+def _number(name: str, title: str, text: str, flag: str, kind: Any, most: int, default: Any = 0) -> Parameter:
     """Return a parameter for a number from 0 to `most`."""
-    field = _field("integer" if kind is int else "number", title, text, default=default, minimum=0, maximum=most)
-    return Parameter(name, field, CommandOption(kind, text, flag, kind(default), minimum=0))
+    rules = {} if default is REQUIRED else {"default": default}
+    field = _field("integer" if kind is int else "number", title, text, **rules, minimum=0, maximum=most)
+    given = default if default is REQUIRED else kind(default)
+    return Parameter(name, field, CommandOption(kind, text, flag, given, minimum=0))
 
 
 def _flag(name: str, title: str, text: str, flag: str) -> Parameter:
@@ -117,11 +119,7 @@ ENVIRONMENT = _pairs("environment", "Environment", _ENV, "--env", "a variable of
 _CODE = "The version of the code, with which consumers register; {code} in application and arguments stands for the version."
 CODE = _text("code", "Version of the code", _CODE, "--code", "", maxLength=64)
 _SIZE = "How many consumers the fleet should have."
-COUNT = Parameter(
-    "count",
-    _field("integer", "Consumers", _SIZE, minimum=0, maximum=MAX_CONSUMERS),
-    CommandOption(int, _SIZE, minimum=0),
-)
+COUNT = _number("count", "Consumers", _SIZE, "", int, MAX_CONSUMERS, REQUIRED)
 _NEW_IDS = "Pattern of new ids, with {} for the number; empty = as for the present ids."
 PATTERN = _text("pattern", "Pattern of ids", _NEW_IDS, "--pattern", "", maxLength=64)
 _BACK = "The fleet to return to; empty = no fleet."
@@ -160,12 +158,8 @@ PARAMETERS = Parameter(
     _object("Parameters", 'All parameters of the strategy, such as {"measure": "lag"}.'),
     CommandOption(_PAIRS, "name=value, a parameter of the strategy; repeatable.", "--parameter", None, pairs=True),
 )
-PROPERTIES = Parameter(
-    "properties",
-    option=CommandOption(
-        _PAIRS, "name=value, a consumer property, not secret; repeatable.", "--property", None, pairs=True
-    ),
-)
+_PROPERTY = "name=value, a consumer property, not secret; repeatable."
+PROPERTIES = Parameter("properties", option=CommandOption(_PAIRS, _PROPERTY, "--property", None, pairs=True))
 _PARTITION = CommandOption(list[int] | None, "A partition, repeatable; none = all.", "--partition", None, minimum=0)
 PARTITIONS = _partitions("Numbers of partitions; empty = all.", _PARTITION, default=[])
 _PINNED = CommandOption(list[int], "A partition; repeatable.", "--partition", minimum=0)
@@ -201,6 +195,7 @@ def _limit(name: str, title: str, text: str, flag: str, default: float, *, kind:
 
 
 _MOST = "Maximum number of consumers; 0 = remove the limits."
+_SHRINK = "Seconds for which fewer consumers must be enough before the fleet shrinks."
 GROWTH = (
     _limit("least", "At least", "Minimum number of consumers.", "--min", 1, kind=int),
     Parameter(
@@ -216,13 +211,7 @@ GROWTH = (
     _limit("start_up_s", "Start-up, s", "Seconds from the launch of a consumer to the first read.", "--start-up", 60.0),
     _limit("window_s", "Window, s", "Seconds after which the effect of a step is judged.", "--window", 180.0),
     _limit("grow_pause_s", "Pause of growth, s", "Seconds between two growths.", "--grow-pause", 60.0),
-    _limit(
-        "shrink_pause_s",
-        "Pause of shrinking, s",
-        "Seconds for which fewer consumers must be enough before the fleet shrinks.",
-        "--shrink-pause",
-        300.0,
-    ),
+    _limit("shrink_pause_s", "Pause of shrinking, s", _SHRINK, "--shrink-pause", 300.0),
     _flag("act", "Act", "Act on the policy's decisions; the default only reports them (shadow mode).", "--act"),
 )
 """The fields of `core.fleet.growth.Limits`."""
@@ -232,11 +221,7 @@ TOPICS = Parameter(
     CommandOption(list[str] | None, "Managed topics; empty = all.", default=None),
 )
 JOIN = _number("join", "Consumers more", "Number of additional consumers, of capacity 1.", "--join", int, MAX_CONSUMERS)
-LEAVE = Parameter(
-    "leave",
-    _field("array", "Without consumers", "Ids, each on a line.", items={"type": "string"}, default=[]),
-    CommandOption(list[str] | None, "Without this consumer; repeatable.", "--leave", None),
-)
+LEAVE = _texts("leave", "Without consumers", "Ids, each on a line.", "Without this consumer", "--leave", None)
 _OTHER = "Another strategy, with all of its parameters; empty = unchanged."
 OTHER_STRATEGY = _text("strategy", "Strategy", _OTHER, "--strategy", "")
 _SIZE = "Number of partitions; 0 = unchanged."
@@ -290,3 +275,5 @@ YES = Parameter(
 """For commands with a destructive action. A form has a dry run first instead."""
 DRY_RUN = Parameter("dry_run", option=CommandOption(bool, "Show the effect, change nothing.", "--dry-run", False))
 """For commands only, because every form has a dry run."""
+ASKED = (REASON, DRY_RUN, BY)
+"""The last parameters of most actions."""

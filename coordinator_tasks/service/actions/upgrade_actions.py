@@ -7,7 +7,7 @@ from coordinator_tasks.core.fleet.upgrade import Rule, Upgrade
 from coordinator_tasks.core.model import Actor, FleetVersion
 from coordinator_tasks.core.text.partition_text import shown
 from coordinator_tasks.service.actions import parameters as p
-from coordinator_tasks.service.actions.action import Action, ActionResult, Given, texts, will
+from coordinator_tasks.service.actions.action import Action, ActionResult, Given, texts
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.fleets import upgrade_report, upgrades
 from coordinator_tasks.service.fleets.upgrade_begin import STEPS, Beginning, WantedUpgrade, begin, would_begin
@@ -47,8 +47,7 @@ def _version(c: Coordinator, given: Given) -> FleetVersion | None:
 
 
 def _begin(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
-    would = _would_be_begun(c, begin(c, _wish(c, given), by=actor.named, why=given.get("why", "")))
-    return ActionResult(would.found, "\n".join(will([would.text])), will(would.lines))
+    return _would_be_begun(c, begin(c, _wish(c, given), by=actor.named, why=given.get("why", ""))).done()
 
 
 def _would_be_begun(c: Coordinator, found: Beginning) -> ActionResult:
@@ -107,19 +106,9 @@ UPGRADE_ACTIONS = (
         "steps, and each step is held and judged. After a failed step everything moves back. At the end the old "
         "consumers leave. The run follows the upgrade to its end.",
         (
-            *(
-                p.APP,
-                p.VERSION,
-                p.CODE,
-                p.OTHER_APPLICATION,
-                p.ARGUMENTS,
-                p.CONF,
-                p.ENVIRONMENT,
-                p.SOME_TOPICS,
-                p.STEPS,
-            ),
-            *(p.HOLD_MINUTES, p.PATIENCE, p.MAX_LAG, p.MAX_ERRORS, p.MIN_RATE, p.RULE, p.NEW_COUNT, p.PATTERN),
-            *(p.REASON, p.DRY_RUN, p.BY),
+            *(p.APP, p.VERSION, p.CODE, p.OTHER_APPLICATION, p.ARGUMENTS, p.CONF, p.ENVIRONMENT, p.SOME_TOPICS),
+            *(p.STEPS, p.HOLD_MINUTES, p.PATIENCE, p.MAX_LAG, p.MAX_ERRORS, p.MIN_RATE, p.RULE, p.NEW_COUNT),
+            *(p.PATTERN, *p.ASKED),
         ),
         do=_begin,
         preview=lambda c, given: _would_be_begun(c, would_begin(c, _wish(c, given))),
@@ -138,7 +127,7 @@ UPGRADE_ACTIONS = (
         "pause_upgrade",
         "Pause the upgrade of a fleet: nothing more moves until the upgrade is continued or rolled back.",
         "Pause the upgrade of a fleet. Moved partitions stay, until the upgrade is continued or rolled back.",
-        (p.APP, p.REASON, p.DRY_RUN, p.BY),
+        (p.APP, *p.ASKED),
         do=partial(_changed, upgrades.pause),
         preview=partial(_would, upgrades.under_way, _would_pause),
     ),
@@ -146,7 +135,7 @@ UPGRADE_ACTIONS = (
         "continue_upgrade",
         "Continue a paused upgrade; a held step is held and judged from the beginning.",
         "Continue a paused upgrade. A held step is held and judged from the beginning.",
-        (p.APP, p.REASON, p.DRY_RUN, p.BY),
+        (p.APP, *p.ASKED),
         do=partial(_changed, upgrades.go_on),
         preview=partial(_would, upgrades.under_way, lambda one: "it would continue" if one.paused else ""),
         watch=watch,
@@ -155,7 +144,7 @@ UPGRADE_ACTIONS = (
         "roll_back_upgrade",
         "Move everything back to the old version of a fleet; the new consumers leave.",
         "Move everything back to the old version of a fleet, at any moment before the end. The new consumers leave.",
-        (p.APP, p.REASON, p.DRY_RUN, p.BY),
+        (p.APP, *p.ASKED),
         do=partial(_changed, upgrades.roll_back),
         preview=partial(_would, upgrades.to_roll_back, _would_roll_back),
         watch=watch,
