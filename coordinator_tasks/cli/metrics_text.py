@@ -6,6 +6,7 @@ The number of series is limited: only the first `MAX_TOPICS` topics, `MAX_CONSUM
 
 from collections import Counter
 
+from coordinator_tasks.core.measure.buckets import Buckets
 from coordinator_tasks.core.measure.lag import LagStatus
 from coordinator_tasks.core.model import MoveKind, State
 from coordinator_tasks.exposition import Families
@@ -41,21 +42,13 @@ def exposed(found: Survey | None, cluster: str, looked_at: float, took_s: float,
 def _add_topics(families: Families, mine: dict[str, str], found: Survey) -> None:
     _left_out(families, mine, "topic", len(found.topics) - MAX_TOPICS)
     for one in found.topics[:MAX_TOPICS]:
-        labels = {**mine, "topic": one.topic}
-        families.gauge(
-            "coordinator_topic_unreadable",
-            "1 = the nodes cannot be read; then the topic has no other gauge",
-            labels,
-            float(bool(one.problem)),
-        )
+        labels, oldest_s = {**mine, "topic": one.topic}, found.oldest_unowned_s.get(one.topic, 0.0)
+        said = "1 = the nodes cannot be read; then the topic has no other gauge"
+        families.gauge("coordinator_topic_unreadable", said, labels, float(bool(one.problem)))
         if not one.problem:
             _add_topic(families, labels, one)
-            families.gauge(
-                "coordinator_topic_unowned_oldest_seconds",
-                "Longest time without an owner, of all partitions",
-                labels,
-                found.oldest_unowned_s.get(one.topic, 0.0),
-            )
+            said = "Longest time without an owner, of all partitions"
+            families.gauge("coordinator_topic_unowned_oldest_seconds", said, labels, oldest_s)
         _add_happened(families, labels, found.happened.get(one.topic, TopicEvents()))
 
 
@@ -77,52 +70,27 @@ def _add_topic(families: Families, labels: dict[str, str], one: TopicFigures) ->
 
 def _add_happened(families: Families, labels: dict[str, str], happened: TopicEvents) -> None:
     families.counter("coordinator_rebalances_total", "Finished rebalances", labels, happened.rebalances)
-    families.counter(
-        "coordinator_unasked_rebalances_total",
-        "Unrequested rebalances: a consumer was lost, or came back",
-        labels,
-        happened.unasked,
-    )
+    said = "Unrequested rebalances: a consumer was lost, or came back"
+    families.counter("coordinator_unasked_rebalances_total", said, labels, happened.unasked)
+    said = f"Planned moves by kind: {', '.join(MoveKind)}"
     for kind in MoveKind:
-        count = happened.moves[str(kind)]
-        families.counter(
-            "coordinator_moves_total", f"Planned moves by kind: {', '.join(MoveKind)}", {**labels, "kind": kind}, count
-        )
-    families.counter(
-        "coordinator_unowned_partition_seconds_total",
-        "Seconds without an owner, of all partitions together",
-        labels,
-        happened.unowned_s,
-    )
-    families.histogram(
-        "coordinator_pause_seconds",
-        "Total pauses of moved partitions with waiting records: from the giver's last record to the taker's first",
-        labels,
-        happened.pauses.cumulative(),
-        happened.pauses.total,
-    )
-    families.histogram(
-        "coordinator_pause_extra_seconds",
-        "Total pauses minus the usual pause (the longest undisturbed stall of the partition just before)",
-        labels,
-        happened.extras.cumulative(),
-        happened.extras.total,
-    )
+        families.counter("coordinator_moves_total", said, {**labels, "kind": kind}, happened.moves[str(kind)])
+    said = "Seconds without an owner, of all partitions together"
+    families.counter("coordinator_unowned_partition_seconds_total", said, labels, happened.unowned_s)
+    said = "Total pauses of moved partitions with waiting records: from the giver's last record to the taker's first"
+    _add_buckets(families, "coordinator_pause_seconds", said, labels, happened.pauses)
+    said = "Total pauses minus the usual pause (the longest undisturbed stall of the partition just before)"
+    _add_buckets(families, "coordinator_pause_extra_seconds", said, labels, happened.extras)
+    said = "Moved partitions without a measured pause: only bounds are known (at_least), or no record waited (nothing_waited)"
     for result, count in (("at_least", happened.at_least), ("nothing_waited", happened.idle)):
-        families.counter(
-            "coordinator_pauses_other_total",
-            "Moved partitions without a measured pause: only bounds are known (at_least), or no record waited (nothing_waited)",
-            {**labels, "result": result},
-            count,
-        )
+        families.counter("coordinator_pauses_other_total", said, {**labels, "result": result}, count)
     families.counter("coordinator_pause_records_total", "Waiting records of a moved partition", labels, happened.waited)
-    families.histogram(
-        "coordinator_unmoved_stall_seconds",
-        "The longest stall of a partition that did not move, of each rebalance",
-        labels,
-        happened.stalls.cumulative(),
-        happened.stalls.total,
-    )
+    said = "The longest stall of a partition that did not move, of each rebalance"
+    _add_buckets(families, "coordinator_unmoved_stall_seconds", said, labels, happened.stalls)
+
+
+def _add_buckets(families: Families, name: str, text: str, labels: dict[str, str], found: Buckets) -> None:
+    families.histogram(name, text, labels, found.cumulative(), found.total)
 
 
 def _add_consumers(families: Families, mine: dict[str, str], found: Survey) -> None:
@@ -145,31 +113,18 @@ def _add_fleets(families: Families, mine: dict[str, str], found: Survey) -> None
         labels = {**mine, "fleet": app}
         text = "Consumers wanted by the growth policy at its last look, in shadow mode too; missing for a fleet or StatefulSet without limits"
         families.gauge("coordinator_fleet_consumers_desired", text, labels, decision.desired)
-        families.gauge(
-            "coordinator_fleet_desired_timestamp_seconds",
-            "Time of the growth policy's last look, in seconds since 1970",
-            labels,
-            decision.at,
-        )
+        text = "Time of the growth policy's last look, in seconds since 1970"
+        families.gauge("coordinator_fleet_desired_timestamp_seconds", text, labels, decision.at)
 
 
 def _add_audit(families: Families, mine: dict[str, str], found: Survey) -> None:
     for kind, count in found.audited.counts.items():
         text = "Findings of the last ownership audit, by kind"
         families.gauge("coordinator_audit_findings", text, {**mine, "kind": kind}, count)
-    left_out = len(found.audited.problems)
-    families.gauge(
-        "coordinator_audit_left_out",
-        "Topics, groups and consumers left out by the last ownership audit; above 0, the audit is incomplete",
-        mine,
-        left_out,
-    )
-    families.gauge(
-        "coordinator_audit_timestamp_seconds",
-        "End of the last ownership audit, in seconds since 1970",
-        mine,
-        found.audited_at,
-    )
+    text = "Topics, groups and consumers left out by the last ownership audit; above 0, the audit is incomplete"
+    families.gauge("coordinator_audit_left_out", text, mine, len(found.audited.problems))
+    text = "End of the last ownership audit, in seconds since 1970"
+    families.gauge("coordinator_audit_timestamp_seconds", text, mine, found.audited_at)
 
 
 def _add_groups(families: Families, mine: dict[str, str], found: Survey, partitions: int) -> None:
@@ -192,47 +147,23 @@ def _add_groups(families: Families, mine: dict[str, str], found: Survey, partiti
 
 
 def _add_partition(families: Families, cluster: str, one: PartitionLag) -> None:
-    labels = {
-        "cluster": cluster,
-        "consumer_group": one.group,
-        "topic": one.topic,
-        "partition": str(one.partition),
-    }
-    families.gauge(
-        "burrow_kafka_topic_partition_status", f"Burrow's status of the partition: {_STATUSES}", labels, one.status
-    )
+    place = {"topic": one.topic, "partition": str(one.partition)}
+    labels = {"cluster": cluster, "consumer_group": one.group, **place}
+    text = f"Burrow's status of the partition: {_STATUSES}"
+    families.gauge("burrow_kafka_topic_partition_status", text, labels, one.status)
     families.gauge("burrow_kafka_consumer_partition_lag", "Offsets from the commit to the log's end", labels, one.lag)
     families.gauge("burrow_kafka_consumer_current_offset", "The committed offset", labels, one.offset)
     if one.told:
         return
     # The owner does not report the lag. Otherwise the owner's interface exposes these series, and no other source may.
-    labels = {
-        "cluster_name": cluster,
-        "group": one.group,
-        "topic": one.topic,
-        "partition": str(one.partition),
-        "consumer_id": one.owner,
-    }
-    families.gauge(
-        "kafka_consumergroup_group_offset",
-        "The committed offset, only of partitions without an owner or with a silent owner",
-        labels,
-        one.offset,
-    )
+    labels = {"cluster_name": cluster, "group": one.group, **place, "consumer_id": one.owner}
+    text = "The committed offset, only of partitions without an owner or with a silent owner"
+    families.gauge("kafka_consumergroup_group_offset", text, labels, one.offset)
     families.gauge("kafka_consumergroup_group_lag", "Offsets from the commit to the log's end", labels, one.lag)
-    families.gauge(
-        "kafka_consumergroup_group_lag_seconds",
-        "For how long the next record has been in the log, estimated",
-        labels,
-        one.lag_s,
-    )
+    text = "For how long the next record has been in the log, estimated"
+    families.gauge("kafka_consumergroup_group_lag_seconds", text, labels, one.lag_s)
 
 
 def _left_out(families: Families, mine: dict[str, str], kind: str, count: int) -> None:
-    labels = {**mine, "kind": kind}
-    families.gauge(
-        "coordinator_series_left_out",
-        "Topics, consumers, fleets, groups or partitions without own series",
-        labels,
-        max(0, count),
-    )
+    text = "Topics, consumers, fleets, groups or partitions without own series"
+    families.gauge("coordinator_series_left_out", text, {**mine, "kind": kind}, max(0, count))
