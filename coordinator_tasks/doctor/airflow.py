@@ -253,12 +253,9 @@ def _dags(api: Api, cluster: str, found: dict[str, Json], needed: Collection[str
         check = f"Airflow DAG {name}"
         worst = CheckResult.FAILED if vital else CheckResult.WARNING
         if name not in found:
-            yield DoctorFinding(
-                check,
-                worst,
-                f"no DAG of it for cluster {cluster}{_without(name)}",
-                "add the cluster to COORDINATOR_CLUSTERS of Airflow's services, and see its import errors",
-            )
+            says = f"no DAG of it for cluster {cluster}{_without(name)}"
+            mend = "add the cluster to COORDINATOR_CLUSTERS of Airflow's services, and see its import errors"
+            yield DoctorFinding(check, worst, says, mend)
         elif found[name]["is_paused"]:
             says = f"{found[name]['dag_id']} is paused{_without(name)}"
             yield DoctorFinding(check, worst, says, f"`airflow dags unpause {found[name]['dag_id']}`")
@@ -274,31 +271,25 @@ def _reconcile(api: Api, found: Mapping[str, Json]) -> Iterator[DoctorFinding]:
     """Check the newest runs. A successful run proves that both connections, a worker and the plugin work."""
     if "reconcile" not in found or found["reconcile"]["is_paused"]:
         return
-    runs = _newest_runs(api, found["reconcile"])
+    check, runs = "Airflow reconcile", _newest_runs(api, found["reconcile"])
     if blocked := _blocked("reconcile", runs, CheckResult.FAILED):
         yield blocked
         return
     ended = [one for one in runs if one["state"] in ("success", "failed") and one["end_date"]]
     if not ended:
-        yield warning("Airflow reconcile", "it has not run to its end yet", "wait a minute, and see its runs")
+        yield warning(check, "it has not run to its end yet", "wait a minute, and see its runs")
         return
     last = max(ended, key=lambda one: datetime.fromisoformat(one["end_date"]))
     ago_s = (datetime.now(UTC) - datetime.fromisoformat(last["end_date"])).total_seconds()
     says = f"its last run ended as {_line(last['state'])} {ago_s:.0f} s ago"
     if last["state"] == "failed":
-        yield failure(
-            "Airflow reconcile",
-            says,
-            "see the log of its task `look`: it names the connection or the right that is missing",
-        )
+        mend = "see the log of its task `look`: it names the connection or the right that is missing"
+        yield failure(check, says, mend)
     elif ago_s > RECENT_S:
-        yield failure(
-            "Airflow reconcile",
-            f"{says}, and it is due every minute",
-            "see whether scheduler and workers have free slots",
-        )
+        mend = "see whether scheduler and workers have free slots"
+        yield failure(check, f"{says}, and it is due every minute", mend)
     else:
-        yield good("Airflow reconcile", says)
+        yield good(check, says)
 
 
 def _others_blocked(api: Api, found: Mapping[str, Json]) -> Iterator[DoctorFinding]:
@@ -378,11 +369,8 @@ def _pools(api: Api, found: Mapping[str, Json]) -> Iterator[DoctorFinding]:
         try:
             said = api.get(f"/pools/{quote(pool, safe='')}")
         except NodeMissing:
-            yield failure(
-                check,
-                f"tasks of {name} need it, and it is not there",
-                f"`airflow pools set {_line(pool)} 8 coordinator`",
-            )
+            mend = f"`airflow pools set {_line(pool)} 8 coordinator`"
+            yield failure(check, f"tasks of {name} need it, and it is not there", mend)
             continue
         slots, waiting = said["slots"], said["queued_slots"]
         if slots > 0 or slots == -1:

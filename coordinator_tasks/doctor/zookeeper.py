@@ -17,7 +17,7 @@ from coordinator_tasks.core.fleet.interface_addresses import is_plain
 from coordinator_tasks.core.machine.fleet_topics import conflicts
 from coordinator_tasks.core.model import TopicConfig, TopicNode
 from coordinator_tasks.core.names import Paths, is_app, is_consumer, is_topic
-from coordinator_tasks.core.ports import Create, Delete
+from coordinator_tasks.core.ports import Create, Delete, Node
 from coordinator_tasks.core.protocol.kafka_rights import Side
 from coordinator_tasks.core.protocol.znodes import children, find_many, numbered
 from coordinator_tasks.core.text.partition_text import counted, shown
@@ -149,17 +149,15 @@ def _clocks(zk: KazooZooKeeper, paths: Paths) -> DoctorFinding:
     apart = max(before - at, at - after, 0.0)
     if apart <= CLOCKS_S:
         return good("clocks", f"this host and ZooKeeper are at most {CLOCKS_S:g} s apart")
-    return warning(
-        "clocks",
-        f"this host and ZooKeeper are {apart:.1f} s apart: waiting times, and the registry in a folder, count wrongly",
-        "synchronize the clocks (NTP) of all hosts",
+    says = (
+        f"this host and ZooKeeper are {apart:.1f} s apart: waiting times, and the registry in a folder, count wrongly"
     )
+    return warning("clocks", says, "synchronize the clocks (NTP) of all hosts")
 
 
 def _consumers_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[DoctorFinding]:
     """Compare clocks by each consumer's last registration: the claim has the consumer's time, the node ZooKeeper's."""
-    names = [name for name in children(zk, paths.members) if is_consumer(name)]
-    members = find_many(zk, {name: paths.member(name) for name in names}, {})
+    members = _members(zk, paths)
     apart: dict[str, float] = {}
     for name, node in find_many(zk, {name: paths.id(name) for name in members}, {}).items():
         with suppress(Malformed):  # `status` reports the unreadable node
@@ -198,10 +196,13 @@ def _plain_interfaces(settings: Settings, zk: KazooZooKeeper, paths: Paths) -> I
         yield good(check, "every registered consumer has https")
 
 
+def _members(zk: KazooZooKeeper, paths: Paths) -> dict[str, Node]:
+    return find_many(zk, {name: paths.member(name) for name in children(zk, paths.members) if is_consumer(name)}, {})
+
+
 def _plain_consumers(zk: KazooZooKeeper, paths: Paths) -> list[str]:
-    names = [name for name in children(zk, paths.members) if is_consumer(name)]
     found = []
-    for name, node in find_many(zk, {name: paths.member(name) for name in names}, {}).items():
+    for name, node in _members(zk, paths).items():
         with suppress(Malformed):  # `status` reports the unreadable node
             if is_plain(decode_member(paths.member(name), node.data, node.stat.created_at).address):
                 found.append(name)
