@@ -160,6 +160,10 @@ _OBJECTS = {
     "budget": Budget(),
 }
 _GROUPS = {*_OBJECTS, *_TEXTS}
+_PREFIXES = {"zookeeper_access": "ZOOKEEPER", "parameters": "PARAMETER"}
+"""Groups whose variables do not begin with the group's name."""
+_DOTTED = ("kafka", "parameters", "consumer_kafka")
+"""Groups whose names have `.` where the variables have `_`."""
 _OF_LAUNCHERS = ("consumer_zookeeper", "consumer_kafka", "allowed", "rules", "budget", "log_url", "status_http")
 _MADE_BY_WIRING = {"strategies"}  # fields of `Policy` that are not settings
 _OF_COORDINATOR = {"history_bytes", "lag_partitions"}
@@ -175,15 +179,7 @@ def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settin
         if PREFIX + name.upper() in environ:
             given[name] = environ[PREFIX + name.upper()]
     from_environment = {
-        "kafka": _group(environ, "KAFKA_", dots=True),
-        "zookeeper_access": _group(environ, "ZOOKEEPER_"),
-        "policy": _group(environ, "POLICY_"),
-        "parameters": _group(environ, "PARAMETER_", dots=True),
-        "strategies": _group(environ, "STRATEGIES_"),
-        "rules": _group(environ, "RULES_"),
-        **of_the_host(environ),
-        "consumer_zookeeper": _group(environ, "CONSUMER_ZOOKEEPER_"),
-        "consumer_kafka": _group(environ, "CONSUMER_KAFKA_", dots=True),
+        name: _group(environ, f"{_PREFIXES.get(name, name.upper())}_", dots=name in _DOTTED) for name in _GROUPS
     }
     _check_groups(given)
     return settings_of(
