@@ -15,7 +15,7 @@ from coordinator_tasks.core.codecs.member_codec import (
 from coordinator_tasks.core.errors import BadFleet, CoordinatorError, Malformed, NotManaged
 from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.machine.presence import absence_of
-from coordinator_tasks.core.model import Ending, Fleet, FleetVersion, IdClaim
+from coordinator_tasks.core.model import Directive, Ending, Fleet, FleetVersion, IdClaim
 from coordinator_tasks.core.names import check_app, check_consumer, has_control, is_app, is_consumer
 from coordinator_tasks.core.ports import Node, Operation, SetData, VersionCheck
 from coordinator_tasks.core.protocol import claims
@@ -303,9 +303,14 @@ def _is_due(c: Coordinator, consumer: str, claim_node: Node | None, directive_no
         last = Life(consumer, claim.incarnation, claim=claim, directive=directive)
         if last.incarnation and last.ending is None and not is_given_up(c, last):
             return False
+    return may_start(consumer, directive, c.clock.now())
+
+
+def may_start(consumer: str, directive: Directive | None, now: float) -> bool:
+    """Return whether no isolation and no draining keeps the consumer's next process from starting."""
     following = Life(consumer, 0, directive=directive)
     isolation = following.isolation
-    return (isolation is None or isolation.is_over(c.clock.now())) and following.draining is None
+    return (isolation is None or isolation.is_over(now)) and following.draining is None
 
 
 def is_given_up(c: Coordinator, life: Life) -> bool:

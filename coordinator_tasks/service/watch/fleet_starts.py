@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.core.machine import crashes, fleet_topics
-from coordinator_tasks.core.machine.life import Life
 from coordinator_tasks.core.machine.presence import wants
 from coordinator_tasks.core.machine.world import World
 from coordinator_tasks.core.text.partition_text import agreed, joined, shown
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.nodes.fleet import fleets
+from coordinator_tasks.service.nodes.fleet import fleets, may_start
 from coordinator_tasks.service.nodes.observe import load_claims, load_directives
 
 
@@ -45,24 +44,17 @@ def fleet_starts(c: Coordinator) -> tuple[FleetStart, ...]:
         ]
         names = sorted({consumer for _, consumers in missing for consumer in consumers})
         world = World(c.clock.now(), members, load_claims(c, names, {}), load_directives(c, {}))
-        found = [
-            FleetStart(
-                fleet.app,
-                tuple(one for one in consumers if _starts(one, world, c)),
-                fleet_topics.named(fleet.arguments),
-            )
+        due = {
+            one
+            for one in names
+            if may_start(one, world.directives.get(one), world.now) and crashes.exits(one, world, c.policy) is None
+        }
+        return tuple(
+            FleetStart(fleet.app, starts, fleet_topics.named(fleet.arguments))
             for fleet, consumers in missing
-        ]
-        return tuple(one for one in found if one.consumers)
+            if (starts := tuple(one for one in consumers if one in due))
+        )
     return ()
-
-
-def _starts(consumer: str, world: World, c: Coordinator) -> bool:
-    following = Life(consumer, 0, directive=world.directives.get(consumer))
-    held = following.draining is not None or (
-        following.isolation is not None and not following.isolation.is_over(world.now)
-    )
-    return not held and crashes.exits(consumer, world, c.policy) is None
 
 
 def starts_of(topic: str, starts: Collection[FleetStart]) -> str:
