@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 
 from coordinator_tasks import fleet_values
@@ -84,16 +85,12 @@ class AllowedLaunches:
             _is_at(application, one) for one in _list(self.applications)
         ):
             return _refused(fleet, "the application", application, "applications")
-        for name, value in fleet.conf.items():
-            if problem := self._conf_problem(fleet, name, value):
-                return problem
-        for name, value in fleet.environment.items():
-            if problem := self._variable_problem(fleet, name, value):
-                return problem
-        for name, value in _options(fleet.arguments):
-            if problem := self._argument_problem(fleet, name, value):
-                return problem
-        return _text_problem(fleet)
+        problems = chain(
+            (self._conf_problem(fleet, *one) for one in fleet.conf.items()),
+            (self._variable_problem(fleet, *one) for one in fleet.environment.items()),
+            (self._argument_problem(fleet, *one) for one in _options(fleet.arguments)),
+        )
+        return next(filter(None, problems), "") or _text_problem(fleet)
 
     def _conf_problem(self, fleet: Fleet, name: str, value: str) -> str:
         harmless = any(fnmatchcase(name, one) for one in HARMLESS_CONF)
@@ -145,12 +142,8 @@ def _text_problem(fleet: Fleet) -> str:
     """
     for name in fleet.conf:
         if not _CONF_NAME.fullmatch(name):
-            return _bad(
-                fleet,
-                "Spark setting",
-                name,
-                "its name has other characters than letters, digits, '.', '_', '-' and '/'",
-            )
+            problem = "its name has other characters than letters, digits, '.', '_', '-' and '/'"
+            return _bad(fleet, "Spark setting", name, problem)
     for name in fleet.environment:
         if not _VARIABLE_NAME.fullmatch(name):
             return _bad(fleet, "variable", name, "its name has other characters than letters, digits, '_', '.' and '-'")

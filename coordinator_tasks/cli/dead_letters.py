@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Annotated, Any
 
 import typer
@@ -47,7 +46,7 @@ def list_letters(
     json: Json = False,
 ) -> None:
     """List dead letters, by topic, partition and offset."""
-    with _letters_of(database) as cursor:
+    with table.opened(database_address(database)) as cursor:
         found = [] if cursor is None else _first(cursor, limit, _where(topic=topic, cluster=cluster))
         every = 0 if cursor is None else table.count(cursor, **_where(topic=topic, cluster=cluster))
     listed([plain(letter) for letter in found], how, json, lambda _: _text(found, every), lambda _: _rows(found))
@@ -64,7 +63,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Show a dead letter: the record, the whole error, and where it happened."""
-    with _letters_of(database) as cursor:
+    with table.opened(database_address(database)) as cursor:
         where = {"topic": topic, **_where(cluster=cluster), "partition": partition, "offset": offset}
         found = [] if cursor is None else _first(cursor, MAX_LETTERS, where, strict=True)
     if not found:
@@ -96,7 +95,7 @@ def drop(
         raise Refused("--offset names a record of a partition; give --partition too")
     numbers = {name: value for name, value in {"partition": partition, "offset": offset}.items() if value is not None}
     where = {"topic": topic, **_where(cluster=cluster), **numbers}
-    with _letters_of(database) as cursor:
+    with table.opened(database_address(database)) as cursor:
         number = 0 if cursor is None else table.count(cursor, **where)
         if cursor is not None and execute:
             table.drop(cursor, **where)
@@ -137,11 +136,6 @@ def _first(cursor: Cursor, limit: int, where: Mapping[str, Any], *, strict: bool
         if after is None:
             break
     return letters
-
-
-def _letters_of(place: str) -> AbstractContextManager[Cursor | None]:
-    """Return a transaction of the database; `None` if it has no table of dead letters."""
-    return table.opened(database_address(place))
 
 
 def _text(found: Sequence[Letter], every: int) -> str:

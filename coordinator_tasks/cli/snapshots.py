@@ -61,12 +61,9 @@ def snapshot(
         data = snapshots.encode(found)
     write_new(file, data)
     size = {"file": str(file), "bytes": len(data), "topics": len(found.site.topics), "left_out": dict(found.left_out)}
-    listed(size, how, json, _taken, show.rows)
+    told = f"{counted(len(found.site.topics), 'topic')} in {file}, {counted(len(data), 'byte')}"
+    listed(size, how, json, lambda _: told, show.rows)
     exit_if_left_out([f"{topic}: {why}" for topic, why in found.left_out.items()])
-
-
-def _taken(size: Mapping[str, Any]) -> str:
-    return f"{counted(size['topics'], 'topic')} in {size['file']}, {counted(size['bytes'], 'byte')}"
 
 
 @commands.command(rich_help_panel=LOOK)

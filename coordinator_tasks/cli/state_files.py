@@ -65,13 +65,9 @@ def export(
         found = state_file.take(c, records)
     data = state_file.encode(found)
     write_new(file, data, private=True)
-    listed(
-        _about(file, found) | {"bytes": len(data), "left_out": dict(found.left_out)},
-        how,
-        json,
-        _exported,
-        show.rows,
-    )
+    about = _about(file, found) | {"bytes": len(data), "left_out": dict(found.left_out)}
+    told = f"{_contents(about)} of cluster {found.cluster} in {file}, {counted(len(data), 'byte')}"
+    listed(about, how, json, lambda _: told, show.rows)
     exit_if_left_out([f"{path}: {why}" for path, why in found.left_out.items()])
 
 
@@ -176,10 +172,6 @@ def import_state(
 def _about(file: Path, state: StateFile) -> dict[str, Any]:
     head = {"file": str(file), "cluster": state.cluster, "at": state.at, "zxid": state.zxid, "nodes": len(state.nodes)}
     return head | {f"of {kind}": number for kind, number in state.counts.items()}
-
-
-def _exported(about: Mapping[str, Any]) -> str:
-    return f"{_contents(about)} of cluster {about['cluster']} in {about['file']}, {counted(about['bytes'], 'byte')}"
 
 
 def _contents(about: Mapping[str, Any]) -> str:

@@ -8,7 +8,6 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from coordinator_tasks.core.codecs.codec import decode_config
@@ -203,13 +202,9 @@ def _do(c: Coordinator, kept: Growth, fleet: Fleet, decision: GrowthDecision, ac
 
     Raises `LookAgain` if the fleet has changed since the measurement.
     """
-
-    def remembered() -> list[Operation]:
-        return [_put(c, kept)]
-
     who, version = actor.named or "autoscale", fleet.version
     if decision.kind is GrowthKind.MOVE:
-        c.zk.transact([VersionCheck(c.paths.fleet(kept.app), version), *remembered()])
+        c.zk.transact([VersionCheck(c.paths.fleet(kept.app), version), _put(c, kept)])
         for move in decision.moves:
             overrides.set_pins(c, move.topic, move.taker, [move.partition], actor=actor)
         return
@@ -217,11 +212,11 @@ def _do(c: Coordinator, kept: Growth, fleet: Fleet, decision: GrowthDecision, ac
     # Raise a refusal before any pins are removed.
     scaling.would_scale(c, kept.app, decision.desired, version=version, left_out=left_out)
     _end_pins(c, kept, actor)
+    how: dict[str, Any] = {"by": who, "why": decision.said, "beside": lambda: [_put(c, kept)], "version": version}
     if decision.desired > len(fleet.consumers):
-        grow = partial(scaling.scale, c, kept.app, decision.desired, left_out=left_out)
-        grow(by=who, why=decision.said, beside=remembered, version=version)
+        scaling.scale(c, kept.app, decision.desired, left_out=left_out, **how)
     else:
-        scaling.drain_of(c, kept.app, decision.leaves, by=who, why=decision.said, beside=remembered, version=version)
+        scaling.drain_of(c, kept.app, decision.leaves, **how)
 
 
 def _drained_by_persons(c: Coordinator, growth: Growth) -> set[str]:
@@ -270,7 +265,9 @@ def measure(c: Coordinator, fleet: Fleet, measure_s: float = MEASURE_S) -> Growt
         return _not_sure(c, fleet, f"{silent[0]} does not answer, so its measurements are old")
     if unsure := _unsure(c, fleet):
         return _not_sure(c, fleet, unsure)
-    configs, loads, busy = _configs(c, second), list[Load](), dict[str, float]()
+    paths = {topic: c.paths.config(topic) for one in second.values() for topic in one.topics if is_topic(topic)}
+    configs = {topic: decode_config(paths[topic], node.data) for topic, node in find_many(c.zk, paths).items()}
+    loads, busy = list[Load](), dict[str, float]()
     for consumer in fleet.consumers:
         mine = _loads(consumer, first[consumer], second[consumer], seconds, configs)
         if mine is None:
@@ -332,19 +329,8 @@ def _answers(c: Coordinator, fleet: Fleet) -> dict[str, ConsumerStatus]:
     }
 
 
-def _configs(c: Coordinator, answers: Mapping[str, ConsumerStatus]) -> dict[str, TopicConfig]:
-    """Return the configurations of the topics that these consumers run. Unmanaged topics are left out."""
-    names = {topic for one in answers.values() for topic in one.topics if is_topic(topic)}
-    found = find_many(c.zk, {name: c.paths.config(name) for name in names})
-    return {name: decode_config(c.paths.config(name), node.data) for name, node in found.items()}
-
-
 def _loads(
-    consumer: str,
-    first: ConsumerStatus,
-    second: ConsumerStatus,
-    seconds: float,
-    configs: Mapping[str, TopicConfig],
+    consumer: str, first: ConsumerStatus, second: ConsumerStatus, seconds: float, configs: Mapping[str, TopicConfig]
 ) -> list[Load] | None:
     """Return the loads of the consumer's partitions; `None` if a load is unknown, or if the partitions have changed.
 

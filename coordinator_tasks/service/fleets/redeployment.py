@@ -139,7 +139,7 @@ def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
         last = Life(consumer, old, claim=claim, directive=mine[consumer])
         lost = consumer not in members and fleets.is_given_up(c, last)
         if lost or (claim is not None and (claim.incarnation > old or old in claim.ended)):
-            if _end_draining(c, mine[consumer]):
+            if written(c.zk, put_request(c, replace(mine[consumer], draining=None))):
                 yield f"{consumer} has left: it is launched again as the fleet {fleet.app} says now"
             return
     left = pending(c, fleet)
@@ -151,10 +151,10 @@ def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
     wanted = replace(
         mine[consumer], draining=Draining(fleet.app, "redeployment", c.clock.now(), owner=_owner(fleet.app))
     )
-    guards = [VersionCheck(c.paths.fleet(fleet.app), fleet.version)]
+    guard = VersionCheck(c.paths.fleet(fleet.app), fleet.version)
     before = mine[consumer].draining
     free = before is None or before.incarnation not in (0, members[consumer].incarnation)
-    if free and written(c.zk, [*guards, *put_request(c, wanted)]):
+    if free and written(c.zk, [guard, *put_request(c, wanted)]):
         yield f"{consumer} gives its partitions away and ends, to be launched again as the fleet {fleet.app} says now"
 
 
@@ -192,10 +192,6 @@ def is_ours(directive: Directive, app: str) -> bool:
 
 def _owner(app: str) -> DrainOwner:
     return DrainOwner(DrainKind.REDEPLOYMENT, app)
-
-
-def _end_draining(c: Coordinator, directive: Directive) -> bool:
-    return written(c.zk, put_request(c, replace(directive, draining=None)))
 
 
 def all_stable(c: Coordinator) -> bool:

@@ -1,6 +1,6 @@
 """The begin of an upgrade: preview, refusals, and the transaction that starts it."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from coordinator_tasks.core.codecs.codec import encode_config
@@ -98,10 +98,6 @@ class Beginning:
                 yield f"{named(which)} of {topic} {are} pinned to {who}, and would stay there until {who} leaves"
 
 
-def _starts(new: Sequence[str], version: str, old: Sequence[str]) -> str:
-    return f"{shown(new)} {agreed(len(new), 'starts', 'start')} with {version} beside {shown(old)}"
-
-
 def would_begin(c: Coordinator, wish: WantedUpgrade, *, by: str = "", why: str = "") -> Beginning:
     """Return the upgrade that `begin` would write, or raise the same errors."""
     _check_wish(c, wish)
@@ -120,7 +116,8 @@ def would_begin(c: Coordinator, wish: WantedUpgrade, *, by: str = "", why: str =
     owned, configs = _owned(c, fleet, wish)
     consumers = _new_ids(c, fleet, wish)
     now = c.clock.now()
-    event = UpgradeEvent(now, _starts(consumers, wish.name, fleet.consumers))
+    starts = f"{shown(consumers)} {agreed(len(consumers), 'starts', 'start')}"
+    event = UpgradeEvent(now, f"{starts} with {wish.name} beside {shown(fleet.consumers)}")
     name = old_name if old_name != wish.name else old_name[: MAX_ID_BYTES - len(_BEFORE)] + _BEFORE
     upgrade = Upgrade(
         app=wish.app,
@@ -176,20 +173,16 @@ def begin(c: Coordinator, wish: WantedUpgrade, *, by: str, why: str) -> Beginnin
             old = read_directive(c, consumer)
             if old.draining is not None:
                 operations += put_request(c, replace(old, draining=None))
-        _check_size(c, operations)
+        size = sum(len(getattr(one, "data", b"")) for one in operations)
+        if size > c.policy.max_write_bytes:
+            raise BadUpgrade(
+                f"the begin of this upgrade takes {size} bytes, more than the {c.policy.max_write_bytes} that a write may have; "
+                "upgrade with fewer topics at a time"
+            )
         return operations, found
 
     c.zk.ensure(c.paths.upgrades)
     return compare_and_set(c.zk, c.paths.upgrade(wish.app), attempt)
-
-
-def _check_size(c: Coordinator, operations: Collection[Operation]) -> None:
-    size = sum(len(getattr(one, "data", b"")) for one in operations)
-    if size > c.policy.max_write_bytes:
-        raise BadUpgrade(
-            f"the begin of this upgrade takes {size} bytes, more than the {c.policy.max_write_bytes} that a write may have; "
-            "upgrade with fewer topics at a time"
-        )
 
 
 def _check_wish(c: Coordinator, wish: WantedUpgrade) -> None:
@@ -252,10 +245,10 @@ def _owned(
         raise store.not_managed(c.zk, c.paths, unknown[0])
     nodes = store.load_nodes(c.zk, c.paths, transitions.topics(c))
     every = {
-        topic: {p: who for p, who in sorted(node.assignments.items()) if who in fleet.consumers}
+        topic: which
         for topic, node in sorted(nodes.items())
+        if (which := {p: who for p, who in sorted(node.assignments.items()) if who in fleet.consumers})
     }
-    every = {topic: which for topic, which in every.items() if which}
     owned = {topic: which for topic, which in every.items() if not wish.topics or topic in wish.topics}
     if lacking := sorted(set(wish.topics) - owned.keys()):
         raise BadUpgrade(
@@ -278,9 +271,7 @@ def _owned(
             continue
         if config.removed and topic not in owned:
             continue
-        _check_split(config)
-        if topic in owned:
-            _check_topic(config)
+        _check_topic(config, moves=topic in owned)
         # At the end the old consumers give all partitions away, also partitions of topics outside the upgrade.
         if problem := frozen_topics.why_frozen(config, fleet.consumers):
             raise BadUpgrade(problem)
@@ -288,14 +279,11 @@ def _owned(
     return owned, configs
 
 
-def _check_topic(config: TopicConfig) -> None:
+def _check_topic(config: TopicConfig, *, moves: bool) -> None:
     topic = config.topic
+    if config.split is not None:
+        raise BadUpgrade(f"topic {topic!r} is part of the upgrade of {config.split.app!r}; wait for that one")
     if config.removed:
         raise BadUpgrade(f"topic {topic!r} is being removed, so nothing of it can move; leave it out")
-    if config.rollback is not None:
+    if moves and config.rollback is not None:
         raise BadUpgrade(f"a roll back of topic {topic!r} is in force and says who has what; `unpin {topic}` first")
-
-
-def _check_split(config: TopicConfig) -> None:
-    if config.split is not None:
-        raise BadUpgrade(f"topic {config.topic!r} is part of the upgrade of {config.split.app!r}; wait for that one")

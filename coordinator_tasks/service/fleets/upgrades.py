@@ -79,9 +79,16 @@ def roll_back(c: Coordinator, app: str, *, by: str, why: str) -> Upgrade:
 def under_way(c: Coordinator, app: str) -> Upgrade:
     """Return the fleet's upgrade, which may be paused or continued. Raises `BadUpgrade` if the upgrade is over."""
     found = upgrade_store.read(c, app)
-    if found.over:
-        raise BadUpgrade(_too_late(found))
-    return found
+    if not found.over:
+        return found
+    if found.reason:
+        raise BadUpgrade(
+            f"the {found.said} was rolled back ({found.reason}), so there is nothing to do; begin another one"
+        )
+    raise BadUpgrade(
+        f"the {found.said} is done, so it cannot be paused, continued or rolled back; to go back, upgrade to "
+        f"{found.old_name!r}: `upgrade {app} {found.old_name}`"
+    )
 
 
 def to_roll_back(c: Coordinator, app: str) -> Upgrade:
@@ -110,15 +117,6 @@ def _change(
         return ([], old) if new == old else ([upgrade_store.write(c, new)], changed)
 
     return compare_and_set(c.zk, c.paths.upgrade(app), attempt)
-
-
-def _too_late(old: Upgrade) -> str:
-    if old.reason:
-        return f"the {old.said} was rolled back ({old.reason}), so there is nothing to do; begin another one"
-    return (
-        f"the {old.said} is done, so it cannot be paused, continued or rolled back; to go back, upgrade to "
-        f"{old.old_name!r}: `upgrade {old.app} {old.old_name}`"
-    )
 
 
 # Steps of any caller -------------------------------------------------------------------------------------------------

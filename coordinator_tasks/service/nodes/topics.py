@@ -132,8 +132,13 @@ def would_add(
             f"{topic!r} is an internal topic of Kafka, or of a program around it: its consumers may feed themselves with each commit; "
             "give another topic, or --force (in a form: Force) if you mean it"
         )
-    _check_group(c, group_id)
-    _check_readable(c, wanted)
+    if members := c.kafka.group_members(group_id):
+        raise GroupInUse(
+            f"group {group_id!r} has members that subscribe ({shown(members)}), so Kafka would refuse every "
+            "commit of ours; stop them, or choose another group.id"
+        )
+    if allowed and (older := who_cannot_read(PROPERTIES, topic, c.discovery.members())):
+        raise Refused(f"topic {topic!r} cannot have properties: {older}")
     check_other_clusters(c, wanted)
     return wanted, present
 
@@ -163,21 +168,6 @@ def _check_same(c: Coordinator, present: TopicConfig, wanted: TopicConfig) -> No
 
 def _shown(value: object) -> str:
     return repr(str(value) if isinstance(value, str) else value)  # an enum's value
-
-
-def _check_group(c: Coordinator, group_id: str) -> None:
-    members = c.kafka.group_members(group_id)
-    if members:
-        raise GroupInUse(
-            f"group {group_id!r} has members that subscribe ({shown(members)}), so Kafka would refuse every "
-            "commit of ours; stop them, or choose another group.id"
-        )
-
-
-def _check_readable(c: Coordinator, wanted: TopicConfig) -> None:
-    older = who_cannot_read(PROPERTIES, wanted.topic, c.discovery.members()) if wanted.properties else ""
-    if older:
-        raise Refused(f"topic {wanted.topic!r} cannot have properties: {older}")
 
 
 def check_other_clusters(c: Coordinator, *topics: TopicConfig) -> None:

@@ -46,8 +46,9 @@ def _drained(c: Coordinator, world: World, found: Collection[Fleet], growths: Co
     """Return the consumers drained by an unfinished upgrade, redeployment or growth."""
     asked = {who: one.draining.owner for who, one in world.directives.items() if one.draining is not None}
     owners = set(asked.values())
+    present = {who: member.incarnation for who, member in world.members.items()}
     ends = {
-        DrainOwner(DrainKind.REDEPLOYMENT, one.app): {p for p, i in one.replaced.items() if _is_old(world, p, i)}
+        DrainOwner(DrainKind.REDEPLOYMENT, one.app): {p for p, i in one.replaced.items() if present.get(p, 0) <= i}
         for one in found
     }
     for growth in growths:
@@ -58,11 +59,6 @@ def _drained(c: Coordinator, world: World, found: Collection[Fleet], growths: Co
         if (upgrade := _under_way(c, app)) is not None:
             ends[upgrade.owner] = {*upgrade.old_consumers, *upgrade.new_consumers}
     return {who for who, owner in asked.items() if who in ends.get(owner, ())}
-
-
-def _is_old(world: World, consumer: str, incarnation: int) -> bool:
-    """Return whether this is the consumer's last registered process."""
-    return consumer not in world.members or world.members[consumer].incarnation <= incarnation
 
 
 def _under_way(c: Coordinator, app: str) -> Upgrade | None:

@@ -27,8 +27,6 @@ from coordinator_tasks.core.model import (
     Ending,
     Failure,
     Fleet,
-    IdClaim,
-    Member,
     State,
     StateSize,
     TopicNode,
@@ -317,7 +315,8 @@ def held(
 ) -> dict[str, tuple[int, ...]]:
     """Return topic → the consumer's partitions. `problems` gets unreadable topics."""
     nodes = store.load_nodes(c.zk, c.paths, transitions.topics(c), problems)
-    return {topic: granted for topic, node in nodes.items() if (granted := _granted(consumer, node))}
+    owned = {topic: by_consumer((who, p) for p, who in node.assignments.items()) for topic, node in nodes.items()}
+    return {topic: owners[consumer] for topic, owners in owned.items() if consumer in owners}
 
 
 def at_stake(
@@ -476,11 +475,15 @@ def _consumer(
     world, held = seen.world, seen.held.get(consumer, 0)
     member, claim, answer = world.members.get(consumer), world.claims.get(consumer), world.answers.get(consumer)
     last = claim.incarnation if claim is not None else 0
+    # A forced leave has a reason.
+    left = claim is not None and claim.ended.get(last) is Ending.LEFT and not claim.reasons.get(last)
     incarnation = member.incarnation if member is not None else held or last
     status = answer if isinstance(answer, ConsumerStatus) else None
     absent = absence(consumer, held, world, c.policy) if held else ""
     silent = answer.detail if member is not None and isinstance(answer, Unreachable) else ""
     pages = pages_of(c, consumer, member, claim)
+    problem = topic_patterns.problem(member.topics) if member is not None else ""
+    ignored = [f"registered for topics: {problem}"] if problem else []
     life = world.life(consumer, incarnation)
     is_there = member is not None or status is not None
     found = crashes.exits(consumer, world, c.policy)
@@ -498,19 +501,14 @@ def _consumer(
         ended=exits.told if exits is not None else "",
         exits=exits,
         asked=_asked(life, ended=there in _ENDED),
-        reports=(*_misregistered(member), *pages.problems, *(status.reports if status is not None else ())),
+        reports=(*ignored, *pages.problems, *(status.reports if status is not None else ())),
         topics=_topics(status, granted, seen.nodes),
         release=member.release if member is not None else "",
         code=member.attributes.get(CODE, "") if member is not None else "",
         pages=pages,
-        left=not is_there and not held and claim is not None and _left(claim),
+        left=not is_there and not held and left,
         drained=life.draining is not None,
     )
-
-
-def _left(claim: IdClaim) -> bool:
-    """Return whether the last process left cleanly and without a forced leave."""
-    return claim.ended.get(claim.incarnation) is Ending.LEFT and not claim.reasons.get(claim.incarnation)
 
 
 def _presence(c: Coordinator, life: Life, world: World, held: int) -> str:
@@ -520,12 +518,6 @@ def _presence(c: Coordinator, life: Life, world: World, held: int) -> str:
     if found is Presence.LIVE and life.draining is not None:
         return DRAINING
     return found.value
-
-
-def _misregistered(member: Member | None) -> tuple[str, ...]:
-    """Return which registered topics are ignored, and why."""
-    problem = topic_patterns.problem(member.topics) if member is not None else ""
-    return (f"registered for topics: {problem}",) if problem else ()
 
 
 def _asked(life: Life, *, ended: bool) -> str:
@@ -553,10 +545,6 @@ def _topics(
         granted_here = RunningTopic(topic, assigned, paused=paused, lag_unknown=len(assigned))
         found.append(_running(granted_here, said.get(topic)))
     return tuple(found)
-
-
-def _granted(consumer: str, node: TopicNode) -> tuple[int, ...]:
-    return tuple(sorted(p for p, owner in node.assignments.items() if owner == consumer))
 
 
 def _running(granted: RunningTopic, said: TopicStatus | None) -> RunningTopic:

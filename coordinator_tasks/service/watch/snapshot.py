@@ -30,7 +30,6 @@ from coordinator_tasks.core.model import (
     Silence,
     TopicConfig,
     TopicDescription,
-    TopicState,
     Unreachable,
 )
 from coordinator_tasks.core.names import check_cluster, is_consumer, is_topic, partition_of
@@ -91,31 +90,26 @@ def _records_within(c: Coordinator, topic: str, room: int) -> tuple[Record, ...]
 
 def encode(snapshot: ClusterSnapshot) -> bytes:
     """Return the bytes of the file."""
-    world, site = snapshot.site.world, snapshot.site
+    world, site, strategies = snapshot.site.world, snapshot.site, snapshot.policy.strategies
     body = {
         "kind": KIND,
         "release": __version__,
         "cluster": snapshot.cluster,
         "takenAt": snapshot.taken_at,
-        "policy": _policy_body(snapshot.policy),
+        "policy": {one.name: getattr(snapshot.policy, one.name) for one in _numbers()}
+        | {"strategy": strategies.default, "parameters": dict(strategies.parameters)},
         "topics": {name: _topic_body(view, snapshot.history.get(name, ())) for name, view in site.topics.items()},
-        "members": {
-            name: json.loads(member_codec.encode_member(_bare_member(one))) for name, one in world.members.items()
-        },
-        "claims": {name: json.loads(member_codec.encode_claim(_bare_claim(one))) for name, one in world.claims.items()},
-        "directives": {
-            name: json.loads(member_codec.encode_directive(_bare_directive(one)))
-            for name, one in world.directives.items()
-        },
+        "members": _bodies(world.members, _bare_member),
+        "claims": _bodies(world.claims, _bare_claim),
+        "directives": _bodies(world.directives, _bare_directive),
         "answers": {name: _answer_body(one) for name, one in world.answers.items()},
         "unclear": sorted(world.unclear),
     }
     return dump(VERSION, body)
 
 
-def _policy_body(policy: Policy) -> dict[str, Any]:
-    numbers = {one.name: getattr(policy, one.name) for one in _numbers()}
-    return numbers | {"strategy": policy.strategies.default, "parameters": dict(policy.strategies.parameters)}
+def _bodies(found: Mapping[str, T], encode: Callable[[T], bytes]) -> dict[str, Any]:
+    return {name: json.loads(encode(one)) for name, one in found.items()}
 
 
 def _numbers() -> list[Any]:
@@ -128,7 +122,7 @@ def _topic_body(view: TopicView, records: tuple[Record, ...]) -> dict[str, Any]:
     return {
         "config": json.loads(codec.encode_config(_bare_config(view.config))),
         "node": json.loads(codec.encode_node(view.node, PACK_OVER)) if view.node is not None else None,
-        "state": json.loads(codec.encode_state(_bare_state(view.state))) if view.state is not None else None,
+        "state": json.loads(codec.encode_state(replace(view.state, cause="", causes=()))) if view.state else None,
         "partitions": list(view.partitions),
         "topicId": found.topic_id if found is not None else "",
         "partitionCount": found.partition_count if found is not None else 0,
@@ -144,30 +138,23 @@ def _bare_config(config: TopicConfig) -> TopicConfig:
     return replace(config, rollback=replace(wanted, by="", why="") if wanted is not None else None, approval=None)
 
 
-def _bare_state(state: TopicState) -> TopicState:
-    return replace(state, cause="", causes=())
-
-
 def _bare_record(record: Record) -> Record:
     return replace(record, cause="", causes=(), actor=Actor(record.actor.kind), plan=None)
 
 
-def _bare_member(member: Member) -> Member:
-    return replace(member, address=_NOWHERE, boot_id="", process="", spark_ui="", application_id="")
+def _bare_member(member: Member) -> bytes:
+    bare = replace(member, address=_NOWHERE, boot_id="", process="", spark_ui="", application_id="")
+    return member_codec.encode_member(bare)
 
 
-def _bare_claim(claim: IdClaim) -> IdClaim:
-    return replace(claim, address="", boot_id="", process="", reasons={})
+def _bare_claim(claim: IdClaim) -> bytes:
+    return member_codec.encode_claim(replace(claim, address="", boot_id="", process="", reasons={}))
 
 
-def _bare_directive(directive: Directive) -> Directive:
-    isolation, draining, restart = directive.isolation, directive.draining, directive.restart
-    return replace(
-        directive,
-        isolation=replace(isolation, by="", why="") if isolation is not None else None,
-        draining=replace(draining, by="", why="") if draining is not None else None,
-        restart=replace(restart, by="", why="") if restart is not None else None,
-    )
+def _bare_directive(directive: Directive) -> bytes:
+    requests = {name: getattr(directive, name) for name in ("isolation", "draining", "restart")}
+    bare: dict[str, Any] = {name: one and replace(one, by="", why="") for name, one in requests.items()}
+    return member_codec.encode_directive(replace(directive, **bare))
 
 
 def _answer_body(answer: Answer) -> dict[str, Any]:

@@ -221,18 +221,15 @@ class _Events:
 
     def look(self) -> None:
         """Count the new records. Skip unreadable records and histories."""
-        with suppress(NoAccess):  # a reader of the history reports the missing right
-            self._look()
-
-    def _look(self) -> None:
         if not is_topic(self._topic):
             return
-        folder = self._c.zk.find(self._c.paths.history(self._topic))
-        changes = folder.stat.children_version if folder is not None else -1
-        if changes != self._changes:
-            self._count(self._newer())
-            self._changes = changes
-        self._complete()
+        with suppress(NoAccess):  # a reader of the history reports the missing right
+            folder = self._c.zk.find(self._c.paths.history(self._topic))
+            changes = folder.stat.children_version if folder is not None else -1
+            if changes != self._changes:
+                self._count(self._newer())
+                self._changes = changes
+            self._complete()
 
     def _newer(self) -> list[Record]:
         names = [int(name) for name in history.names(self._c, self._topic)]
