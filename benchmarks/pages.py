@@ -2,10 +2,9 @@
 
     python -m benchmarks.pages [--size 5000x100000x200] [--json FILE]
 
-ZooKeeper, Kafka and the consumers' answers are in memory, as in `benchmarks.look`. One topic has a tenth of all
-partitions. After all topics are Stable, a tenth of the consumers joins, and the coordinator plans: each topic is in
-Closing, and has a history. *Server* is the processor time of an answer, without Airflow's own checks and without HTTP to
-the consumers. *First paint* and *update* are of a headless Chromium, served by this process; *update* is the longest
+The site is that of `benchmarks.scale_simulated`, in memory. One topic has a tenth of all partitions. After all topics
+are Stable, a tenth of the consumers joins, and the coordinator plans: each topic is in Closing, and has a history.
+*Server* is the processor time of an answer, without Airflow's own checks, the consumers, and HTTP to them. *First paint* and *update* are of a headless Chromium, served by this process; *update* is the longest
 task of the browser's main thread in `WATCHED_S` seconds after the content. A page that reads for long paints its head
 first; *content* is when the whole page is there, without the data that the live page's script fetches. A page may take
 `LIMIT_S`.
@@ -29,9 +28,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from benchmarks.circumstances import noted, told
-from benchmarks.look import Answering
 from benchmarks.result import grid, options, report, verdict
-from benchmarks.scale_simulated import ACTOR
+from benchmarks.scale_simulated import ACTOR, Site
 from coordinator_tasks.service.nodes import topics
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.watch import lag_moments
@@ -51,32 +49,32 @@ CONTENT = (
 )
 
 
-def site_of(size: tuple[int, int, int]) -> Answering:
-    """Return a site with a history: all Stable, then a tenth of the consumers has joined."""
+def site_of(size: tuple[int, int, int]) -> Site:
+    """Return a site with a history: all Stable, then a tenth of the consumers has joined, and acts on no plan."""
     consumers, partitions, number = size
-    site = Answering((consumers, partitions - partitions // 10, number - 1), 1)
+    site = Site((consumers, partitions - partitions // 10, number - 1), 1)
     site.kafka.create_topic(LARGE, partitions // 10)
     topics.add_topic(site.c, LARGE, "orders", actor=ACTOR)
     site.names.append(LARGE)
     staying = consumers - consumers // 10
-    for numbers in (range(staying), range(staying, consumers)):
-        site.join(numbers)
-        for _ in range(3 if numbers.start == 0 else 1):
-            site.commit()
-            site.clock.advance(61.0)
-            transitions.step(site.c, site.names, ACTOR)
-            list(lag_moments.keep(site.c, site.names))
+    site.join(range(staying))
+    site.run(lambda: not site.busy)
+    for joining in (range(0), range(0), range(staying, consumers)):
+        site.join(joining)
+        site.clock.advance(61.0)
+        transitions.step(site.c, site.names, ACTOR)
+        list(lag_moments.keep(site.c, site.names))
     return site
 
 
-def app_of(site: Answering) -> FastAPI:
+def app_of(site: Site) -> FastAPI:
     app = make_app(ClusterReader(lambda name: (name, lambda: nullcontext(site.c)), page_limit_s=LIMIT_S))
     app.dependency_overrides[access_of] = lambda: Access(lambda _dag: None)
     app.state.task_spans = lambda _dag_id, _actors: ()
     return app
 
 
-def addresses(site: Answering) -> dict[str, str]:
+def addresses(site: Site) -> dict[str, str]:
     """Return page → address below the pages' own."""
     cluster = f"/clusters/{clusters()[0].name}"
     return {
@@ -90,15 +88,15 @@ def addresses(site: Answering) -> dict[str, str]:
     }
 
 
-def answered(app: FastAPI, address: str) -> dict[str, Any]:
+def answered(site: Site, app: FastAPI, address: str) -> dict[str, Any]:
     """Return status, bytes and processor seconds of an answer."""
     client, seconds = TestClient(app), []
     for _ in range(ROUNDS):
         for shared in (app.state.shared, app.state.audits):
             shared._kept.clear()  # noqa: SLF001
-        began = time.process_time()
+        began, encoding = time.process_time(), site.interfaces.encoding_s
         answer = client.get(address)
-        seconds.append(time.process_time() - began)
+        seconds.append(time.process_time() - began - (site.interfaces.encoding_s - encoding))
     return {"status": answer.status_code, "bytes": len(answer.content), "server_s": statistics.median(seconds[1:])}
 
 
@@ -156,7 +154,7 @@ def main() -> None:
     app, pages, found = app_of(site), addresses(site), dict[str, dict[str, Any]]()
     with noted(size=given.size, pages=found) as result:
         for name, address in pages.items():
-            found[name] = answered(app, address)
+            found[name] = answered(site, app, address)
             print(name, found[name], flush=True)
         for name, seen in () if given.no_browser else looked(app, pages):
             found[name] |= seen

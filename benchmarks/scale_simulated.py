@@ -210,6 +210,7 @@ class Site:
     all_at: float = 0.0
 
     def __post_init__(self) -> None:
+        view.decode_node = decoded  # type: ignore[attr-defined]  # many consumers read the same bytes
         _, partitions, number = self.size
         self.names = [f"topic-{one:03d}" for one in range(number)]
         self.each = partitions // number
@@ -348,7 +349,6 @@ def idle(site: Site) -> dict[str, Any]:
 
 def simulated(site: Site, changes: Collection[str]) -> Iterator[dict[str, Any]]:
     """Yield the costs of a start, of idle consumers, and of these changes."""
-    view.decode_node = decoded  # type: ignore[attr-defined]  # many consumers read the same bytes
     consumers = site.size[0]
     tenth = max(1, consumers // 10)
     staying = consumers - tenth
