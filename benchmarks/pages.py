@@ -35,7 +35,7 @@ from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.watch import lag_moments
 from tests.integration.browser import looking_at, served
 
-PAINT_S, UPDATE_S = 1.0, 0.2
+PAINT_S, UPDATE_MS = 1.0, 200.0
 ROUNDS, WATCHED_S, LIMIT_S = 2, 15.0, 60.0
 LARGE = "large"
 SCRIPT = """
@@ -124,21 +124,13 @@ def markdown(result: Mapping[str, Any]) -> str:
     """Return a row for each page."""
     rows = []
     for name, one in result["pages"].items():
-        seen = "paint_s" in one
-        target = (
-            verdict(
-                (one["paint_s"] <= PAINT_S, f"paint ≤ {PAINT_S:g} s"),
-                (one["update_ms"] <= UPDATE_S * 1000, f"update ≤ {UPDATE_S * 1000:g} ms"),
-            )
-            if seen
-            else "–"
-        )
-        figures = (
-            [f"{one['paint_s']:.2f}", f"{one['content_s']:.1f}", f"{one['update_ms']:.0f}", f"{one['elements']:,}"]
-            if seen
-            else ["–"] * 4
-        )
-        rows.append([name, f"{one['server_s']:.2f}", f"{one['bytes'] / 1000:,.0f}", *figures, target])
+        figures, targets = ["–"] * 4, []
+        if "paint_s" in one:
+            times = (f"{one['paint_s']:.2f}", f"{one['content_s']:.1f}", f"{one['update_ms']:.0f}")
+            figures = [*times, f"{one['elements']:,}"]
+            targets.append((one["paint_s"] <= PAINT_S, f"paint ≤ {PAINT_S:g} s"))
+            targets.append((one["update_ms"] <= UPDATE_MS, f"update ≤ {UPDATE_MS:g} ms"))
+        rows.append([name, f"{one['server_s']:.2f}", f"{one['bytes'] / 1000:,.0f}", *figures, verdict(*targets)])
     head = ("page", "server, s", "kB", "first paint, s", "content, s", "update, ms", "elements", "target")
     return f"{told(result, result['size'].replace('x', ' × '))}\n\n{grid(head, rows, ('target',))}"
 

@@ -191,33 +191,23 @@ class Demo:
         """Wait until the consumer registers. Raises `DemoFailed` at once if the consumer ends before."""
         folder = self.watch.run_folder(consumer)
 
-        def there() -> bool:
+        def there() -> Member | None:
             if folder.exit_code() is not None:
                 raise DemoFailed(f"{consumer} ended before it had registered; its log is {folder.log}")
-            return self.watch.member(consumer) is not None
+            return self.watch.member(consumer)
 
         self.watch.wait(f"the registration of {consumer}", LAUNCH_LIMIT_S, there)
 
     def stable(self, after: float, owners: set[str]) -> Record:
         """Wait until these owners have all partitions and both topics are Stable. Return the first topic's record."""
-        found: list[Record] = []
-
-        def there() -> bool:
-            record = self.watch.stable_after(after, owners)
-            found.extend([record] if record is not None else [])
-            return record is not None
-
-        def counted() -> bool:
-            counts = self.watch.counts((TOPIC, SECOND), owners)
-            self.progress.counts.extend([counts] if counts is not None else [])
-            return counts is not None
-
-        names = ", ".join(sorted(owners))
-        self.watch.wait(f"Stable with {names}", STABLE_LIMIT_S, there)
-        self.watch.wait(f"Stable of both topics with {names}", STABLE_LIMIT_S, counted)
-        self.watch.loops()
-        self.watch.releases()
-        return found[-1]
+        names, both = ", ".join(sorted(owners)), (TOPIC, SECOND)
+        look = self.watch
+        record = look.wait(f"Stable with {names}", STABLE_LIMIT_S, lambda: look.stable_after(after, owners))
+        counts = look.wait(f"Stable of both topics with {names}", STABLE_LIMIT_S, lambda: look.counts(both, owners))
+        self.progress.counts.append(counts)
+        look.loops()
+        look.releases()
+        return record
 
     def happened(self, kind: str, consumer: str, began_at: float, record: Record) -> None:
         self.progress.events.append(MembershipEvent(kind, consumer, began_at, record.at, *self.progress.quiet))

@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import psutil
 
@@ -22,6 +23,7 @@ from coordinator_tasks.service.nodes import history
 POLL_S = 0.1
 MAX_RECORDS = 1000
 TASKS_END_S = 30.0
+T = TypeVar("T")
 
 
 class Watcher:
@@ -33,13 +35,13 @@ class Watcher:
         self._releases: dict[tuple[int, int], SeenRelease] = {}
         self._loops: set[str] = set()
 
-    def wait(self, what: str, limit_s: float, done: Callable[[], bool]) -> None:
-        """Wait until `done`, and show the state meanwhile. Raises `DemoFailed` after `limit_s`."""
+    def wait(self, what: str, limit_s: float, look: Callable[[], T | None]) -> T:
+        """Return what `look` finds, and show the state meanwhile. Raises `DemoFailed` after `limit_s`."""
         deadline_s = time.monotonic() + limit_s
         while True:
             self.show()
-            if done():
-                return
+            if found := look():
+                return found
             if time.monotonic() > deadline_s:
                 raise DemoFailed(f"{what} did not happen within {limit_s:g} s ({self.standing()})")
             time.sleep(POLL_S)
