@@ -34,7 +34,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.airflow import airflow_for
 from benchmarks.circumstances import circumstances
 from benchmarks.handoff_clients import fork_server
 from benchmarks.handoff_lanes import (
@@ -61,6 +60,7 @@ from benchmarks.handoff_report import in_full
 from benchmarks.handoff_summary import line_of
 from benchmarks.handoff_traffic import TrafficOrder, produce
 from benchmarks.result import options, report, whole, wholes
+from benchmarks.servers import airflow_for
 from benchmarks.stalls import Flow, Window, course, fewest_moves, impact
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedEnsemble, EmbeddedZooKeeper

@@ -20,9 +20,10 @@ from confluent_kafka import Producer
 
 from benchmarks.circumstances import circumstances, told
 from benchmarks.plain_loop import looping
-from benchmarks.result import grid, kept, options, report, verdict, whole
+from benchmarks.result import grid, options, report, verdict, whole
 from benchmarks.servers import served, until
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
+from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.core.machine.what_if import SiteChange
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.measure.pause_prediction import Interval, Prediction
@@ -41,6 +42,8 @@ MEASURE_S = 10.0
 HELD = 0.8
 """Intended share of pauses inside an interval."""
 ACTOR = Actor("command", "benchmark")
+FAILURES = (AssertionError, CoordinatorError, RuntimeError, TimeoutError)
+"""Nothing came in time, a consumer or the loop has ended, or a server does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +128,12 @@ def tried(c: Coordinator, change: SiteChange, act: Callable[[], object], sharing
     ]
 
 
-def run(zookeeper: str, kafka: str, wanted: int) -> tuple[list[Moved], list[str]]:
-    """Join and leave until enough moves were predicted and measured, or one fails; also return the failures."""
+def run(zookeeper: str, kafka: str, wanted: int, moves: list[Moved]) -> None:
+    """Join and leave until enough moves were predicted and measured."""
     client = {"bootstrap.servers": kafka, "log_level": "1"}
     settings = Settings("predictions", zookeeper, client, policy=Policy(settle_s=0.2))
     ConfluentKafkaAdmin(client).create_topic(TOPIC, PARTITIONS)
-    moves: list[Moved] = []
-    failures: list[str] = []
-    with kept(failures), ExitStack() as stack:
+    with ExitStack() as stack:
         c = stack.enter_context(open_coordinator(settings))
         topics.add_topic(c, TOPIC, "predicted", actor=ACTOR)
         stack.enter_context(looping(stack.enter_context(open_coordinator(settings))))
@@ -150,7 +151,6 @@ def run(zookeeper: str, kafka: str, wanted: int) -> tuple[list[Moved], list[str]
             print(f"{len(judged(moves))} of {wanted} moves", file=sys.stderr)
         for consumer in staying:
             consumer.leave()
-    return moves, failures
 
 
 def summed_up(moves: Sequence[Moved]) -> dict[str, Any]:
@@ -197,8 +197,12 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--moves", type=whole, default=200)
     given = parser.parse_args()
+    moves, failures = list[Moved](), list[str]()
     with served("predictions") as (_, zookeeper, kafka):
-        moves, failures = run(zookeeper, kafka, given.moves)
+        try:
+            run(zookeeper, kafka, given.moves, moves)
+        except FAILURES as error:  # earlier measurements are not lost
+            failures.append(str(error) or type(error).__name__)
     asked = {"partitions": PARTITIONS, "per_second": PER_SECOND}
     summary = summed_up(moves) if judged(moves) else {}
     result = {"circumstances": circumstances(), "asked": asked, "failed": failures, "summary": summary}

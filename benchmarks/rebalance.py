@@ -15,11 +15,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.airflow import airflow_for
 from benchmarks.circumstances import PROJECT, in_rounds, noted, told
 from benchmarks.plain_loop import looping
 from benchmarks.result import grid, options, report, verdict, whole
-from benchmarks.servers import served, until
+from benchmarks.servers import airflow_for, served, until
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Actor, Record, State
@@ -56,42 +55,35 @@ class Site:
         log = self.folder / f"{self.settings.cluster}-{consumer}.log"
         return ManagedProcess(ProcessSpec(consumer, command, log, cwd=PROJECT, stop_timeout_s=60.0), ready=lambda: True)
 
-
-class Rounds:
-    """The rounds on a site, with any runner of the transitions."""
-
-    def __init__(self, site: Site, c: Coordinator) -> None:
-        self.site, self.c = site, c
-        self.found: list[dict[str, Any]] = []
-
-    def run(self, rounds: int) -> list[dict[str, Any]]:
-        topics.add_topic(self.c, self.site.topic, f"group-{self.site.topic}", actor=Actor("command", "benchmark"))
+    def run(self, c: Coordinator, rounds: int) -> dict[str, Any]:
+        """Two stay; a third joins and leaves, again and again. Return the summary."""
+        self.c, self.found = c, list[dict[str, Any]]()
+        topics.add_topic(c, self.topic, f"group-{self.topic}", actor=Actor("command", "benchmark"))
         with ExitStack() as staying:
             for consumer in STAYING:
-                staying.enter_context(self.site.consumer(consumer))
+                staying.enter_context(self.consumer(consumer))
             self.stable(0.0, set(STAYING))
             for number in range(rounds):
-                self.round(number)
-        return self.found
+                self.round(f"comes-{number}")  # an id that came and went so often would be held back as flapping
+        return summary(self.found)
 
-    def round(self, number: int) -> None:
-        coming = f"comes-{number}"  # an id that came and went so often would be held back as flapping
-        comes = self.site.consumer(coming)
+    def round(self, coming: str) -> None:
+        member, directive = self.c.paths.member(coming), self.c.paths.directive(coming)
+        comes = self.consumer(coming)
         comes.spawn()
         try:
-            until(lambda: self.changed_at(self.c.paths.member(coming)) > 0, f"the registration of {coming}")
-            joined_at = self.changed_at(self.c.paths.member(coming))
+            until(lambda: self.changed_at(member) > 0, f"the registration of {coming}")
+            joined_at = self.changed_at(member)
             self.note("join", joined_at, self.stable(joined_at, {*STAYING, coming}))
             time.sleep(PAUSE_S)
             asked_at = time.time()
             comes.terminate()
-            path = self.c.paths.directive(coming)
-            until(lambda: self.changed_at(path, modified=True) > asked_at - 0.1, f"the mark of {coming}")
-            marked_at = self.changed_at(path, modified=True)
+            until(lambda: self.changed_at(directive, modified=True) > asked_at - 0.1, f"the mark of {coming}")
+            marked_at = self.changed_at(directive, modified=True)
             self.note("leave", marked_at, self.stable(marked_at, set(STAYING)))
         finally:
             comes.stop()
-        until(lambda: self.changed_at(self.c.paths.member(coming)) == 0, f"the end of {coming}")
+        until(lambda: self.changed_at(member) == 0, f"the end of {coming}")
         time.sleep(PAUSE_S)
 
     def changed_at(self, path: str, *, modified: bool = False) -> float:
@@ -108,10 +100,10 @@ class Rounds:
     def stable(self, after: float, owners: set[str]) -> list[Record]:
         """Wait until exactly these owners have everything and the topic is Stable; return the records since the change."""
         until(lambda: self.is_stable(after, owners), f"Stable with {sorted(owners)}")
-        return sorted((r for r in history.records(self.c, self.site.topic) if r.at > after), key=lambda r: r.sequence)
+        return sorted((r for r in history.records(self.c, self.topic) if r.at > after), key=lambda r: r.sequence)
 
     def is_stable(self, after: float, owners: set[str]) -> bool:
-        view = store.load(self.c.zk, self.c.paths, self.site.topic).view
+        view = store.load(self.c.zk, self.c.paths, self.topic).view
         if view.state is None or view.node is None or view.state.state is not State.STABLE:
             return False
         return view.state.since_at > after and set(view.node.assignments.values()) == owners
@@ -134,12 +126,12 @@ def measure(rounds: int) -> dict[str, Any]:
     with served("benchmark") as (folder, zookeeper, kafka):
         site = Site("loop", zookeeper, kafka, folder / "loop")
         with open_coordinator(site.settings) as c, open_coordinator(site.settings) as own, looping(own):
-            result["loop"] = summary(Rounds(site, c).run(rounds))
+            result["loop"] = site.run(c, rounds)
         site = Site("airflow", zookeeper, kafka, folder / "airflow")
         site.folder.mkdir()
         airflow = airflow_for(site.folder, ["airflow"], zookeeper, kafka, {"policy": {"settle_s": SETTLE_S}})
         with open_coordinator(site.settings) as c, airflow:
-            result["airflow"] = summary(Rounds(site, c).run(rounds))
+            result["airflow"] = site.run(c, rounds)
     return result
 
 

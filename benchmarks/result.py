@@ -6,16 +6,10 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
-
-from coordinator_tasks.core.errors import CoordinatorError
-
-FAILURES = (AssertionError, CoordinatorError, RuntimeError, TimeoutError, subprocess.TimeoutExpired)
-"""Of one event in a long run: nothing came in time, a consumer or the loop has ended, or a server does not answer."""
 
 
 def options(description: str | None) -> argparse.ArgumentParser:
@@ -31,15 +25,6 @@ def report(result: dict[str, Any], show: Callable[[dict[str, Any]], str | None],
         file.write_text(_text(result))
     if text := show(result):
         print(text)
-
-
-@contextmanager
-def kept(failures: list[str]) -> Iterator[None]:
-    """Add a failure that ends the block to `failures`: earlier measurements are not lost."""
-    try:
-        yield
-    except FAILURES as error:
-        failures.append(str(error) or type(error).__name__)
 
 
 def output(text: str) -> Path:
