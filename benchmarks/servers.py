@@ -14,6 +14,8 @@ from coordinator_tasks.devstack.embedded.airflow import EmbeddedAirflow
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 
+LIMIT_S = 120.0
+
 
 class Servers(NamedTuple):
     """Addresses, and a temporary folder for the benchmark."""
@@ -54,10 +56,10 @@ def airflow_for(
     )
 
 
-def until(holds: Callable[[], bool], what: str, limit_s: float = 120.0) -> None:
-    """Wait until `holds` returns True. Raises `TimeoutError` after `limit_s`."""
-    deadline = time.monotonic() + limit_s
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Wait until `holds` returns True. Raises `TimeoutError` after `LIMIT_S`."""
+    deadline = time.monotonic() + LIMIT_S
     while not holds():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not within {limit_s:g} s; the machine may be too busy to measure on")
+            raise TimeoutError(f"{what}: not within {LIMIT_S:g} s; the machine may be too busy to measure on")
         time.sleep(0.05)

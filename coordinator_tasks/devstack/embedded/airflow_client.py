@@ -67,10 +67,8 @@ class AirflowClient:
     def set_paused(self, dag_id: str, paused: bool) -> None:
         self.request("PATCH", f"/dags/{dag_id}", json={"is_paused": paused})
 
-    def trigger(self, dag_id: str, conf: Mapping[str, Json] | None = None, *, run_id: str | None = None) -> str:
+    def trigger(self, dag_id: str, conf: Mapping[str, Json] | None = None) -> str:
         body: dict[str, Json] = {"logical_date": None, "conf": dict(conf or {})}
-        if run_id is not None:
-            body["dag_run_id"] = run_id
         started: str = self.request("POST", f"/dags/{dag_id}/dagRuns", json=body)["dag_run_id"]
         return started
 

@@ -79,7 +79,7 @@ class Quorum:
 
 
 class EmbeddedKafka(ManagedProcess):
-    """A broker. ``data_dir`` keeps data and log, also over restarts. ``port`` 0 takes a free port.
+    """A broker. ``data_dir`` keeps data and log, also over restarts.
 
     Anybody on this machine may use the listener. ``settings`` take precedence over our broker settings. ``node`` and
     ``quorum`` (used by :class:`EmbeddedBrokers`) are the broker's number and its cluster.
@@ -88,7 +88,6 @@ class EmbeddedKafka(ManagedProcess):
     def __init__(
         self,
         data_dir: Path,
-        port: int = 0,
         *,
         node: int = 1,
         quorum: Quorum | None = None,
@@ -96,12 +95,12 @@ class EmbeddedKafka(ManagedProcess):
         java_options: tuple[str, ...] = QUICK_START_OPTIONS,
     ) -> None:
         self.data_dir = data_dir
-        self.port = port or free_port()
+        self.port = free_port()
         self.node = node
         self._quorum = quorum or Quorum.of(1)
         self._overrides = dict(settings or {})
         self._java = (str(find_java().executable), *java_options, HEAP_OPTION, "-cp", jars.kafka_class_path())
-        super().__init__(self._spec(), ready=lambda: listening(self.port))
+        super().__init__(self._spec(), ready=self._answers)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -124,6 +123,9 @@ class EmbeddedKafka(ManagedProcess):
     @property
     def _settings_path(self) -> Path:
         return self.data_dir / "server.properties"
+
+    def _answers(self) -> bool:
+        return listening(self.port)
 
     def _spec(self) -> ProcessSpec:
         return ProcessSpec(

@@ -19,6 +19,7 @@ HOST = "127.0.0.1"
 FIRST_PORT = 10_000
 LAST_PORT = 32_000
 ATTEMPTS_MAX = 200
+CONNECT_S = 0.5
 
 _leases: dict[int, int] = {}
 """Port → descriptor of its lock. The descriptors stay open on purpose."""
@@ -35,10 +36,10 @@ def free_port() -> int:
     )
 
 
-def listening(port: int, *, timeout_s: float = 0.5) -> bool:
+def listening(port: int) -> bool:
     """Return whether a process accepts connections on this loopback port."""
     try:
-        with socket.create_connection((HOST, port), timeout=timeout_s):
+        with socket.create_connection((HOST, port), timeout=CONNECT_S):
             return True
     except OSError:
         return False

@@ -29,7 +29,7 @@ LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 class EmbeddedZooKeeper(ManagedProcess):
-    """A ZooKeeper server. ``data_dir`` keeps data and log, also over restarts. ``port`` 0 takes a free port.
+    """A ZooKeeper server. ``data_dir`` keeps data and log, also over restarts.
 
     ``quorum`` (used by :class:`EmbeddedEnsemble`) has the server's number, and the ``server.N=...`` lines of all
     servers. ``settings``: further lines of ``zoo.cfg``, for example for a TLS port. ``java_options``: for the JVM.
@@ -38,15 +38,14 @@ class EmbeddedZooKeeper(ManagedProcess):
     def __init__(
         self,
         data_dir: Path,
-        port: int = 0,
-        tick_time_ms: int = TICK_TIME_MS,
         *,
+        tick_time_ms: int = TICK_TIME_MS,
         quorum: tuple[int, tuple[str, ...]] | None = None,
         settings: Mapping[str, str] | None = None,
         java_options: tuple[str, ...] = (),
     ) -> None:
         self.data_dir = data_dir
-        self.port = port or free_port()
+        self.port = free_port()
         self.tick_time_ms = tick_time_ms
         self._quorum = quorum
         self._settings = settings or {}
@@ -117,16 +116,11 @@ class EmbeddedZooKeeper(ManagedProcess):
 class EmbeddedEnsemble(ServerGroup[EmbeddedZooKeeper]):
     """Three servers that elect a leader. Each ``servers[i]`` can be stopped, killed, paused and started alone."""
 
-    def __init__(self, data_dir: Path, tick_time_ms: int = TICK_TIME_MS, *, java_options: tuple[str, ...] = ()) -> None:
+    def __init__(self, data_dir: Path, *, java_options: tuple[str, ...] = ()) -> None:
         numbers = range(1, ENSEMBLE_SIZE + 1)
         lines = tuple(f"server.{number}={HOST}:{free_port()}:{free_port()}" for number in numbers)
         super().__init__(
-            EmbeddedZooKeeper(
-                data_dir / f"server-{number}",
-                tick_time_ms=tick_time_ms,
-                quorum=(number, lines),
-                java_options=java_options,
-            )
+            EmbeddedZooKeeper(data_dir / f"server-{number}", quorum=(number, lines), java_options=java_options)
             for number in numbers
         )
 
@@ -135,14 +129,14 @@ class EmbeddedEnsemble(ServerGroup[EmbeddedZooKeeper]):
         """Return all servers, ``host:port,host:port,host:port``."""
         return ",".join(server.connect_string for server in self.servers)
 
-    def leader(self, timeout_s: float = READY_TIMEOUT_S) -> EmbeddedZooKeeper:
-        """Return the present leader. If an election is under way, wait at most ``timeout_s`` for it."""
-        deadline_s = time.monotonic() + timeout_s
+    def leader(self) -> EmbeddedZooKeeper:
+        """Return the present leader. If an election is under way, wait for it."""
+        deadline_s = time.monotonic() + READY_TIMEOUT_S
         while time.monotonic() < deadline_s:
             for server in self.servers:
                 if server.running and server.mode() == "leader":
                     return server
             time.sleep(READY_POLL_S)
         raise ProcessFailed(
-            f"the ZooKeeper ensemble elected no leader within {timeout_s:g} s: start enough of its servers for a majority"
+            f"the ZooKeeper ensemble elected no leader within {READY_TIMEOUT_S:g} s: start enough of its servers for a majority"
         )
