@@ -17,9 +17,9 @@ from coordinator_tasks.core.fleet.interface_addresses import is_plain
 from coordinator_tasks.core.machine.fleet_topics import conflicts
 from coordinator_tasks.core.model import TopicConfig, TopicNode
 from coordinator_tasks.core.names import Paths, is_app, is_consumer, is_topic
-from coordinator_tasks.core.ports import Create, Delete, Node
+from coordinator_tasks.core.ports import Create, Delete
 from coordinator_tasks.core.protocol.kafka_rights import Side
-from coordinator_tasks.core.protocol.znodes import children, find_many, numbered
+from coordinator_tasks.core.protocol.znodes import children, find_decoded, find_many, numbered
 from coordinator_tasks.core.text.partition_text import counted, shown
 from coordinator_tasks.doctor.findings import DoctorFinding, failure, good, warning
 from coordinator_tasks.settings import Settings
@@ -157,7 +157,7 @@ def _clocks(zk: KazooZooKeeper, paths: Paths) -> DoctorFinding:
 
 def _consumers_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[DoctorFinding]:
     """Compare clocks by each consumer's last registration: the claim has the consumer's time, the node ZooKeeper's."""
-    members = _members(zk, paths)
+    members = find_many(zk, _members(zk, paths), {})
     apart: dict[str, float] = {}
     for name, node in find_many(zk, {name: paths.id(name) for name in members}, {}).items():
         with suppress(Malformed):  # `status` reports the unreadable node
@@ -196,17 +196,16 @@ def _plain_interfaces(settings: Settings, zk: KazooZooKeeper, paths: Paths) -> I
         yield good(check, "every registered consumer has https")
 
 
-def _members(zk: KazooZooKeeper, paths: Paths) -> dict[str, Node]:
-    return find_many(zk, {name: paths.member(name) for name in children(zk, paths.members) if is_consumer(name)}, {})
+def _members(zk: KazooZooKeeper, paths: Paths) -> dict[str, str]:
+    return {name: paths.member(name) for name in children(zk, paths.members) if is_consumer(name)}
 
 
 def _plain_consumers(zk: KazooZooKeeper, paths: Paths) -> list[str]:
-    found = []
-    for name, node in _members(zk, paths).items():
-        with suppress(Malformed):  # `status` reports the unreadable node
-            if is_plain(decode_member(paths.member(name), node.data, node.stat.created_at).address):
-                found.append(name)
-    return sorted(found)
+    # `status` reports unreadable nodes.
+    members = find_decoded(
+        zk, _members(zk, paths), lambda at, node: decode_member(at, node.data, node.stat.created_at), {}
+    )
+    return sorted(name for name, one in members.items() if is_plain(one.address))
 
 
 def _fleets(zk: KazooZooKeeper, paths: Paths) -> Iterator[DoctorFinding]:
@@ -290,15 +289,10 @@ def managed(zk: KazooZooKeeper, paths: Paths, side: Side) -> dict[str, TopicConf
     """Return topic → its configuration or its node, whichever this side may read. Unreadable topics are left out."""
     found: dict[str, TopicConfig | TopicNode] = {}
     folder = paths.configs if side is Side.COORDINATOR else paths.assignments
+    decode = decode_config if side is Side.COORDINATOR else decode_node
     paths_of = {name: f"{folder}/{name}" for name in children(zk, folder) if is_topic(name)}
     for name, node in find_many(zk, paths_of, {}).items():
-        if not node.data:
-            continue
-        decode = decode_config if side is Side.COORDINATOR else decode_node
-        try:
-            one = decode(f"{folder}/{name}", node.data)
-        except Malformed:
-            continue  # `topics` reports the unreadable node
-        if not one.removed:
-            found[name] = one
+        with suppress(Malformed):  # `topics` reports the unreadable node
+            if node.data and not (one := decode(paths_of[name], node.data)).removed:
+                found[name] = one
     return found

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from coordinator_tasks.core.errors import CoordinatorError, LookAgain, NoAccess, NodeMissing
+from coordinator_tasks.core.errors import CoordinatorError, LookAgain, Malformed, NoAccess, NodeMissing
 from coordinator_tasks.core.ports import Create, Node, Operation, SetData, ZooKeeper
 
 MAX_ATTEMPTS = 20
@@ -42,6 +42,27 @@ def _found(zk: ZooKeeper, key: K, path: str, denied: dict[K, CoordinatorError]) 
     except NoAccess as error:
         denied[key] = error
         return None
+
+
+def find_decoded(
+    zk: ZooKeeper,
+    paths: Mapping[K, str],
+    decode: Callable[[str, Node], T],
+    problems: dict[K, CoordinatorError] | None = None,
+) -> dict[K, T]:
+    """Return the values of the nodes at these paths, by key. Missing nodes are left out.
+
+    `problems` gets the errors of forbidden and unreadable nodes. Without `problems`, the first error is raised.
+    """
+    found: dict[K, T] = {}
+    for key, node in find_many(zk, paths, problems).items():
+        try:
+            found[key] = decode(paths[key], node)
+        except Malformed as error:
+            if problems is None:
+                raise
+            problems[key] = error
+    return found
 
 
 def chunks(names: Sequence[K], size: int) -> Iterator[Sequence[K]]:

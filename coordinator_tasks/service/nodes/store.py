@@ -17,7 +17,7 @@ from coordinator_tasks.core.machine.world import TopicView, World
 from coordinator_tasks.core.model import Release, TopicNode
 from coordinator_tasks.core.names import Paths, is_topic, partition_of, partitions_of
 from coordinator_tasks.core.ports import Create, Node, Operation, SetData, VersionCheck, ZooKeeper
-from coordinator_tasks.core.protocol.znodes import children, find_many, put
+from coordinator_tasks.core.protocol.znodes import children, find_decoded, find_many, put
 from coordinator_tasks.core.text.partition_text import shown
 
 MAX_TORN_READS = 20
@@ -146,18 +146,9 @@ def load_nodes(
 
     `problems` gets the unreadable topics.
     """
-    found: dict[str, TopicNode] = {}
-    unread = problems if problems is not None else {}
     wanted = {topic: paths.topic(topic) for topic in topics if is_topic(topic)}
-    for topic, node in find_many(zk, wanted, unread).items():
-        try:
-            topic_node = read_node(wanted[topic], node)
-        except Malformed as error:
-            unread[topic] = error
-            continue
-        if topic_node is not None:
-            found[topic] = topic_node
-    return found
+    found = find_decoded(zk, wanted, read_node, problems if problems is not None else {})
+    return {topic: node for topic, node in found.items() if node is not None}
 
 
 def releases(zk: ZooKeeper, paths: Paths, topic: str, partitions: Collection[int]) -> dict[int, Release]:

@@ -36,7 +36,7 @@ from coordinator_tasks.core.names import (
     partition_of,
 )
 from coordinator_tasks.core.ports import Create, Delete, Operation, SetData, VersionCheck, ZooKeeper
-from coordinator_tasks.core.protocol.znodes import children, compare_and_set, find_many, put
+from coordinator_tasks.core.protocol.znodes import children, compare_and_set, find_decoded, put
 from coordinator_tasks.core.text.partition_text import shown
 from coordinator_tasks.logs import about
 from coordinator_tasks.service.coordinator import Coordinator
@@ -344,16 +344,8 @@ def list_topics(c: Coordinator, problems: dict[str, CoordinatorError] | None = N
 
     `problems` gets the topics with an unreadable configuration. Without `problems`, the first error is raised.
     """
-    names = filter(is_topic, children(c.zk, c.paths.configs))
-    found: list[TopicConfig] = []
-    for name, node in find_many(c.zk, {name: c.paths.config(name) for name in names}, problems).items():
-        try:
-            found.append(decode_config(c.paths.config(name), node.data))
-        except Malformed as error:
-            if problems is None:
-                raise
-            problems[name] = error
-    return tuple(found)
+    paths = {name: c.paths.config(name) for name in children(c.zk, c.paths.configs) if is_topic(name)}
+    return tuple(find_decoded(c.zk, paths, lambda path, node: decode_config(path, node.data), problems).values())
 
 
 def refresh_partitions(c: Coordinator, topics: Collection[str] = ()) -> tuple[Refreshed, ...]:

@@ -31,7 +31,7 @@ from coordinator_tasks.core.model import (
 )
 from coordinator_tasks.core.names import is_topic
 from coordinator_tasks.core.ports import Node, SetData, Stat
-from coordinator_tasks.core.protocol.znodes import find_many, newest_first
+from coordinator_tasks.core.protocol.znodes import find_decoded, find_many, newest_first
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import history, store
 
@@ -141,15 +141,10 @@ class _Ended:
 
 def _lately_stable(c: Coordinator, topics: Collection[str]) -> list[str]:
     paths = {topic: c.paths.state(topic) for topic in sorted(set(topics)) if is_topic(topic)}
-    found: list[str] = []
-    for topic, node in find_many(c.zk, paths, {}).items():
-        try:
-            state = codec.decode_state(paths[topic], node.data)
-        except Malformed:
-            continue  # a caller that works on the topic reports the problem
-        if state.state is State.STABLE and abs(c.clock.now() - state.since_at) <= COMPLETE_S:
-            found.append(topic)
-    return found
+    # A caller that works on the topic reports an unreadable state.
+    found = find_decoded(c.zk, paths, lambda path, node: codec.decode_state(path, node.data), {})
+    stable = {topic: one.since_at for topic, one in found.items() if one.state is State.STABLE}
+    return [topic for topic, since_at in stable.items() if abs(c.clock.now() - since_at) <= COMPLETE_S]
 
 
 def _ended(c: Coordinator, topic: str) -> _Ended | None:

@@ -6,7 +6,7 @@
 from collections.abc import Collection, Iterator
 
 from coordinator_tasks.core.codecs.lag_moment_codec import decode_lag_moment, encode_lag_moment
-from coordinator_tasks.core.errors import CoordinatorError, Malformed, NoAccess
+from coordinator_tasks.core.errors import CoordinatorError, NoAccess
 from coordinator_tasks.core.machine.life import interfaces
 from coordinator_tasks.core.measure.lag_moments import (
     EVERY_S,
@@ -21,7 +21,7 @@ from coordinator_tasks.core.measure.lag_moments import (
     tracks,
 )
 from coordinator_tasks.core.model import ConsumerStatus
-from coordinator_tasks.core.protocol.znodes import find_many, put, written
+from coordinator_tasks.core.protocol.znodes import find_decoded, put, written
 from coordinator_tasks.core.text.json_fields import MAX_BYTES
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes.cluster import ClusterObservation
@@ -71,17 +71,14 @@ def keep(c: Coordinator, managed: Collection[str], observed: ClusterObservation 
 def read(c: Coordinator, now: float, most: int = KEPT, problems: dict[str, str] | None = None) -> list[LagMoment]:
     """Return the last `most` samples and this minute's, oldest first. `problems` gets path → why unreadable."""
     paths = [c.paths.lag(slot_of(now - EVERY_S * back)) for back in range(min(most + 1, KEPT))]
-    found, denied = [], dict[str, CoordinatorError]()
-    for path, node in find_many(c.zk, dict(zip(paths, paths, strict=True)), denied).items():
-        try:
-            found.append(decode_lag_moment(path, node.data))
-        except Malformed as error:
-            if problems is not None:
-                problems[path] = error.told
+    unread = dict[str, CoordinatorError]()
+    found = find_decoded(
+        c.zk, {path: path for path in paths}, lambda at, node: decode_lag_moment(at, node.data), unread
+    )
     if problems is not None:
-        problems |= {path: error.told for path, error in denied.items()}
+        problems |= {path: error.told for path, error in unread.items()}
     oldest = now - EVERY_S * (most + 1)
-    return sorted((one for one in found if oldest < one.at <= now), key=lambda one: one.at)
+    return sorted((one for one in found.values() if oldest < one.at <= now), key=lambda one: one.at)
 
 
 def newest(c: Coordinator) -> LagMoment | None:
