@@ -97,13 +97,10 @@ def path_problem(path: str, folders: list[str]) -> str:
     if not path.startswith("/") or not path.isprintable() or ".." in path.split("/"):
         return f"it is no path from the root without '..'; name one below a folder of {where}"
     real = Path(os.path.realpath(path))
-    if any(real.is_relative_to(base) and real != base for base in map(_base, folders) if base != Path("/")):
+    bases = {Path(os.path.realpath(folder)) for folder in folders if folder.startswith("/")} - {Path("/")}
+    if any(real.is_relative_to(base) and real != base for base in bases):
         return ""
     return f"it lies below no folder that this site gives to fleets; name one below them, or add one to {where}"
-
-
-def _base(folder: str) -> Path:
-    return Path(os.path.realpath(folder)) if folder.startswith("/") else Path("/")
 
 
 def _write_the_name(setting: str) -> str:

@@ -86,9 +86,8 @@ class RunFolder:
         self.make()
         if self.log.exists():
             self.log.replace(self.path / "driver.previous.log")
-        self.incarnation.unlink(missing_ok=True)
-        self.leaving.unlink(missing_ok=True)
-        self.ended.unlink(missing_ok=True)
+        for file in (self.incarnation, self.leaving, self.ended):
+            file.unlink(missing_ok=True)
 
     def log_format(self) -> str:
         """Return the log format in the consumer's settings; empty if not set."""

@@ -80,10 +80,13 @@ def open_coordinator(settings: Settings) -> Iterator[Coordinator]:
             limit_s=settings.ask_timeout_s,
         )
         ending.callback(statuses.close)
+        discovery: Discovery = ZooKeeperDiscovery(zk, paths)
+        if settings.discovery.startswith(FILE_DISCOVERY):
+            discovery = FileDiscovery(_folder(settings), clock, settings.registry_ttl_s)
         yield Coordinator(
             paths=paths,
             zk=zk,
-            discovery=_discovery(settings, zk, paths, clock),
+            discovery=discovery,
             statuses=statuses,
             kafka=ConfluentKafkaAdmin(settings.kafka, settings.answer_timeout_s),
             clock=clock,
@@ -222,12 +225,6 @@ def _ensure_folders(zk: ZooKeeper, paths: Paths) -> None:
     for folder, found in zip(folders, zk.get_many(folders), strict=True):
         if found is None:
             zk.ensure(folder)
-
-
-def _discovery(settings: Settings, zk: ZooKeeper, paths: Paths, clock: Clock) -> Discovery:
-    if settings.discovery.startswith(FILE_DISCOVERY):
-        return FileDiscovery(_folder(settings), clock, settings.registry_ttl_s)
-    return ZooKeeperDiscovery(zk, paths)
 
 
 def _folder(settings: Settings) -> Path:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TextIO
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -84,7 +84,15 @@ def main(arguments: Sequence[str] | None = None, opener: Opener | None = None) -
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     code = _run(arguments, opener)
     for stream in (sys.stdout, sys.stderr):
-        _flush(stream)
+        try:
+            # At its exit the interpreter would report a closed pipe and change the exit code.
+            stream.flush()
+        except BrokenPipeError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+        except OSError:
+            pass  # the disk is full, for example; the interpreter reports the error at the exit
     sys.exit(code)
 
 
@@ -124,15 +132,3 @@ def _say(text: str) -> None:
     waiting.stop()
     with suppress(BrokenPipeError):
         logs.say_error(text)
-
-
-def _flush(stream: TextIO) -> None:
-    """Flush now. At its exit the interpreter would report a closed pipe and change the exit code."""
-    try:
-        stream.flush()
-    except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
-    except OSError:
-        pass  # the disk is full, for example; the interpreter reports the error at the exit

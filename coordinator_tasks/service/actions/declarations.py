@@ -280,17 +280,11 @@ def _restarts(
     lives = directives.registered(c) if wanted.moves else {}
     for topic, which in held.items():
         until = kept_until(c, lives, topic, [consumer]) if wanted.moves else ""
-        lines.append(f"{consumer}: {named(which)} of {topic} would {_meanwhile(until, moves=wanted.moves)}")
+        meanwhile = f"stay{until}" if until else "move away, and return" if wanted.moves else "wait for it"
+        lines.append(f"{consumer}: {named(which)} of {topic} would {meanwhile}")
     lines += overview.not_known(consumer, problems)
     lines += [] if held or problems else [f"{consumer} holds nothing, so nothing would wait"]
     return ActionResult(wanted, "\n".join(lines), tuple(lines))
-
-
-def _meanwhile(until: str, *, moves: bool) -> str:
-    """Return what happens to the partitions until the restart. `until`: how long partitions stay."""
-    if until:
-        return f"stay{until}"
-    return "move away, and return" if moves else "wait for it"
 
 
 # All actions ---------------------------------------------------------------------------------------------------------

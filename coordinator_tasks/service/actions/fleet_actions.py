@@ -6,7 +6,7 @@ from typing import Any
 from coordinator_tasks.core.errors import UNREADABLE, BadFleet, CoordinatorError, NotManaged
 from coordinator_tasks.core.machine.fleet_topics import conflicts, named, unnamed
 from coordinator_tasks.core.machine.life import Life
-from coordinator_tasks.core.model import Actor, Directive, Fleet
+from coordinator_tasks.core.model import Actor, Fleet
 from coordinator_tasks.core.text.partition_text import agreed, counted, cut, shown
 from coordinator_tasks.service.actions import parameters as p
 from coordinator_tasks.service.actions.action import Action, ActionResult, Given, texts, will
@@ -66,15 +66,10 @@ def _not_launched(c: Coordinator, wanted: Fleet) -> Iterator[str]:
     if found:
         are, each = agreed(len(found), "is", "are"), agreed(len(found), "it", "each")
         yield f"{shown(found)} {are} drained and would not be launched; let {each} in again: `undrain {found[0]} --fleet {wanted.app}`"
-    if kept := [one.consumer for one in mine if _is_kept_out(one, c.clock.now())]:
+    lives = [Life(one.consumer, 0, directive=one) for one in mine]  # of the next processes
+    if kept := [one.consumer for one in lives if one.isolation and not one.isolation.is_over(c.clock.now())]:
         are, each = agreed(len(kept), "is", "are"), agreed(len(kept), "it", "each")
         yield f"{shown(kept)} {are} isolated and would not be launched; let {each} in again: `readmit {kept[0]}`"
-
-
-def _is_kept_out(asked: Directive, now: float) -> bool:
-    """Return whether the isolation also applies to the consumer's next process."""
-    isolation = Life(asked.consumer, 0, directive=asked).isolation
-    return isolation is not None and not isolation.is_over(now)
 
 
 def _listed(found: Fleet) -> str:

@@ -1,7 +1,5 @@
 """The actions for committed offsets: a reset to a position or to the offsets of a file, and the undo of a reset."""
 
-from collections.abc import Iterable
-
 from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.core.model import Actor, StateOnReset
 from coordinator_tasks.core.text.partition_text import named
@@ -11,7 +9,7 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes.topics import list_topics
 from coordinator_tasks.service.offsets import offset_undo, positions
 from coordinator_tasks.service.offsets.position_rules import offsets_of
-from coordinator_tasks.service.offsets.positions import Reset, Shift, WantedReset
+from coordinator_tasks.service.offsets.positions import WantedReset
 
 
 def wishes_of(c: Coordinator, text: str, state: StateOnReset | None = None) -> list[WantedReset]:
@@ -36,27 +34,19 @@ def _would_reset(c: Coordinator, given: Given) -> ActionResult:
 def _reset_offsets(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     topic, partitions = given["topic"], given.get("partitions") or ()
     shifts = positions.reset(c, topic, given["to"], partitions, _state(given), why=given["why"], actor=actor)
-    return _moved(topic, shifts, ONCE)
-
-
-def _moved(topic: str, shifts: tuple[Shift, ...], none: str = "") -> ActionResult:
-    lines = tuple(f"{topic}: {one.text}" for one in shifts) or tuple(filter(None, [none]))
+    lines = tuple(f"{topic}: {one.text}" for one in shifts) or (ONCE,)
     return ActionResult(shifts, "\n".join(one.text for one in shifts) or "nothing to do", lines)
 
 
 def _would_import(c: Coordinator, given: Given) -> ActionResult:
-    resets = list(positions.preview_all(c, wishes_of(c, given["offsets"], _state(given))))
+    resets = positions.preview_all(c, wishes_of(c, given["offsets"], _state(given)))
     lines = tuple(f"{one.topic}: {shift.would}" for one in resets for shift in one.shifts)
     return ActionResult(resets, "\n".join(lines), lines)
 
 
 def _import_offsets(c: Coordinator, given: Given, actor: Actor) -> ActionResult:
     wishes = wishes_of(c, given["offsets"], _state(given))
-    return _imported(positions.reset_all(c, wishes, why=given["why"], actor=actor))
-
-
-def _imported(found: Iterable[Reset]) -> ActionResult:
-    resets = list(found)
+    resets = positions.reset_all(c, wishes, why=given["why"], actor=actor)
     lines = tuple(f"{one.topic}: {shift.text}" for one in resets for shift in one.shifts)
     lines += tuple(f"{one.topic}: {ONCE}" for one in resets if not one.shifts)
     return ActionResult(resets, "\n".join(lines), lines)

@@ -13,6 +13,7 @@ from coordinator_tasks.service.fleets import upgrade_report, upgrades
 from coordinator_tasks.service.fleets.upgrade_begin import STEPS, Beginning, WantedUpgrade, begin, would_begin
 from coordinator_tasks.service.nodes import fleet, upgrade_store
 
+_PAUSES = "it would be paused: nothing more moves until it is continued or rolled back"
 _DEFINES = ("application", "arguments", "conf", "environment", "code")
 
 
@@ -72,10 +73,6 @@ def _would(
     return ActionResult(None, "\n".join(lines), lines)
 
 
-def _would_pause(found: Upgrade) -> str:
-    return "" if found.paused else "it would be paused: nothing more moves until it is continued or rolled back"
-
-
 def _would_roll_back(found: Upgrade) -> str:
     if found.reason:
         return "it would continue to go back" if found.paused else ""
@@ -129,7 +126,7 @@ UPGRADE_ACTIONS = (
         "Pause the upgrade of a fleet. Moved partitions stay, until the upgrade is continued or rolled back.",
         (p.APP, *p.ASKED),
         do=partial(_changed, upgrades.pause),
-        preview=partial(_would, upgrades.under_way, _would_pause),
+        preview=partial(_would, upgrades.under_way, lambda one: "" if one.paused else _PAUSES),
     ),
     Action(
         "continue_upgrade",

@@ -161,13 +161,12 @@ def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
 def pending(c: Coordinator, fleet: Fleet) -> set[str]:
     """Return the consumers not replaced yet: the old incarnation runs, or the redeployment still drains the id."""
     members = c.discovery.members()
-
-    def is_old(one: str, incarnation: int) -> bool:
-        if one in members:
-            return members[one].incarnation <= incarnation
-        return is_ours(read_directive(c, one), fleet.app)
-
-    return {one for one, old in fleet.replaced.items() if one in fleet.consumers and is_old(one, old)}
+    return {
+        one
+        for one, old in fleet.replaced.items()
+        if one in fleet.consumers
+        if (members[one].incarnation <= old if one in members else is_ours(read_directive(c, one), fleet.app))
+    }
 
 
 def drains_again(c: Coordinator, consumer: str) -> Iterator[str]:
