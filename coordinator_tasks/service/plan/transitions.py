@@ -182,7 +182,8 @@ def seek(
         def act(stored: Stored, snapshot: Observation) -> TopicReport:
             if done():  # checked after reading the topic: if the record is written later, our write fails
                 return _report(stored, Decision(TopicOutcome.UNCHANGED, "done already"))
-            decision = _seek(c, stored, snapshot, offsets, plan, actor, state)
+            view = _effective(c, stored.view)
+            decision = machine.seek(view, snapshot.world_of(topic), c.policy, actor, offsets, plan, state)
             if decision.outcome is TopicOutcome.WRITTEN:
                 c.zk.ensure(c.paths.history(topic))
                 operations.extend(store.writes(c.paths, stored, decision, snapshot.world, announce=True))
@@ -201,23 +202,12 @@ def preview_seek(
     plan = Explanation("", "", "")
 
     def show(stored: Stored, snapshot: Observation) -> TopicReport:
-        return _report(stored, _seek(c, stored, snapshot, offsets, plan, _PREVIEW, state))
+        view = _effective(c, stored.view)
+        decision = machine.seek(view, snapshot.world_of(topic), c.policy, _PREVIEW, offsets, plan, state)
+        return _report(stored, decision)
 
     (report,) = _each(c, [topic], show, planning=True, note=False, alone=True)
     return report
-
-
-def _seek(
-    c: Coordinator,
-    stored: Stored,
-    snapshot: Observation,
-    offsets: Mapping[int, int],
-    plan: Explanation,
-    actor: Actor,
-    state: StateOnReset | None,
-) -> Decision:
-    view = _effective(c, stored.view)
-    return machine.seek(view, snapshot.world_of(view.topic), c.policy, actor, offsets, plan, state)
 
 
 def due(c: Coordinator, names: Collection[str] = (), seen: ClusterObservation | None = None) -> Mapping[str, Need]:
