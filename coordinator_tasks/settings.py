@@ -153,12 +153,7 @@ _TIMES = {"session_timeout_s", "answer_timeout_s", "ask_timeout_s", "registry_tt
 _NAMED_PLACES = ("databases", "registries")
 """A consumer of 0.2.0 refuses these fields, so empty fields are left out."""
 _TEXTS = ("kafka", "parameters", "strategies", "rules", "consumer_zookeeper", "consumer_kafka", *_NAMED_PLACES)
-_OBJECTS = {
-    "zookeeper_access": ZooKeeperAccess(),
-    "policy": Policy(),
-    "allowed": AllowedLaunches(),
-    "budget": Budget(),
-}
+_OBJECTS = {"zookeeper_access": ZooKeeperAccess(), "policy": Policy(), "allowed": AllowedLaunches(), "budget": Budget()}
 _GROUPS = {*_OBJECTS, *_TEXTS}
 _PREFIXES = {"zookeeper_access": "ZOOKEEPER", "parameters": "PARAMETER"}
 """Groups whose variables do not begin with the group's name."""

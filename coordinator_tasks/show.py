@@ -86,15 +86,8 @@ def _move_cells(move: PricedMove | None) -> tuple[str, ...]:
     if move is None:
         return ("",) * 7
     pause = move.pause.text if move.pause is not None else ""
-    return (
-        str(move.partition),
-        move.giver,
-        move.taker,
-        move.kind.value,
-        "" if move.backlog is None else str(move.backlog),
-        pause,
-        move.reason,
-    )
+    backlog = "" if move.backlog is None else str(move.backlog)
+    return str(move.partition), move.giver, move.taker, move.kind.value, backlog, pause, move.reason
 
 
 def topics(found: Iterable[TopicOverview]) -> Table:
@@ -105,18 +98,10 @@ def topics(found: Iterable[TopicOverview]) -> Table:
         reason = "" if one.wished else one.reason
         blockers = f" [{shown(one.blockers)}]" if one.blockers else ""
         brief = [failure.in_topic for failure in one.failures]
-        rows.append(
-            (
-                one.topic,
-                "?" if one.problem else _state(one),
-                str(one.epoch),
-                str(one.partitions),
-                owners or NOBODY,
-                ranges(one.moving) or NOBODY,
-                ranges(one.unowned) or NOBODY,
-                one.problem or "; ".join(part for part in (reason + blockers, *brief, *one.wishes) if part),
-            )
-        )
+        state = "?" if one.problem else _state(one)
+        places = [place or NOBODY for place in (owners, ranges(one.moving), ranges(one.unowned))]
+        now = one.problem or "; ".join(part for part in (reason + blockers, *brief, *one.wishes) if part)
+        rows.append((one.topic, state, str(one.epoch), str(one.partitions), *places, now))
     headers = ("topic", "state", "epoch", "partitions", "owners", "moving", "unowned", "now")
     return Table(headers, rows, "no topic is managed; add one with: add-topic TOPIC --group GROUP")
 
@@ -136,9 +121,9 @@ def consumers(found: Iterable[ConsumerOverview]) -> Table:
         release = f"{one.release} ({one.code})" if one.code else one.release
         who = (one.consumer, one.presence, str(one.incarnation or NOBODY), release or NOBODY, one.address or NOBODY)
         for topic in one.topics or (RunningTopic(NOBODY),):
-            said = "; ".join(filter(None, (notes, joined(topic.notes))))
+            paused = f"paused: {named(topic.paused)}" if topic.paused else ""
+            said = "; ".join(filter(None, (notes, joined(topic.notes), paused)))
             lag = topic.lag or NOBODY
-            said = "; ".join(part for part in (said, f"paused: {named(topic.paused)}" if topic.paused else "") if part)
             closing = ranges(topic.closing) or NOBODY
             runs = ranges(set(topic.running) - set(topic.paused)) or NOBODY
             rows.append((*who, topic.topic, runs, closing, lag, said))
@@ -269,10 +254,8 @@ def history_rows(found: Iterable[Rebalance]) -> Table:
     """
     rows = []
     for one in found:
-        took, runs = (
-            f"{one.lasted_s:.1f}" if one.ended_at else "",
-            ", ".join(dict.fromkeys(_actor(run) for run in one.runs)),
-        )
+        took = f"{one.lasted_s:.1f}" if one.ended_at else ""
+        runs = ", ".join(dict.fromkeys(_actor(run) for run in one.runs))
         head = (_time(one.began_at), one.topic, one.rebalance, took, one.cause, runs)
         ways = [
             (ranges(which), giver, taker, kind.value, _reasons(one, which))
@@ -363,21 +346,9 @@ def _reset_without_owner(one: Rebalance) -> list[int]:
 
 def offsets(found: Iterable[PartitionOffset], *, left_out: bool = False) -> Table:
     """Return the columns of `kafka-consumer-groups --describe`, in its order. `left_out`: a topic is unreadable."""
-    rows = [
-        (
-            one.group,
-            one.topic,
-            str(one.partition),
-            *(
-                NOBODY if number is None else str(number)
-                for number in (one.current_offset, one.log_end_offset, one.lag)
-            ),
-            one.consumer_id or NOBODY,
-            one.host or NOBODY,
-            one.client_id or NOBODY,
-        )
-        for one in found
-    ]
+    # The fields are the columns. An empty text stands for no owner, 0 for an offset.
+    cells = (dataclasses.astuple(one) for one in found)
+    rows = [[NOBODY if value in (None, "") else str(value) for value in row] for row in cells]
     names = "group topic partition current-offset log-end-offset lag consumer-id host client-id"
     none = "no topic could be shown" if left_out else "no topic is managed, so there are no offsets"
     return Table(names.split(), rows, none)
@@ -407,16 +378,10 @@ def exported_offsets(found: Iterable[Reset]) -> str:
 
 def fleets(found: Iterable[Fleet]) -> Table:
     """Return the wanted consumers."""
-    rows = [
-        (
-            one.app,
-            one.code or NOBODY,
-            one.application,
-            ", ".join(f"{who} ({one.runs[who]})" if who in one.runs else who for who in one.consumers) or NOBODY,
-            " ".join(one.arguments) or NOBODY,
-        )
-        for one in found
-    ]
+    rows: list[tuple[str, ...]] = []
+    for one in found:
+        who = ", ".join(f"{who} ({one.runs[who]})" if who in one.runs else who for who in one.consumers) or NOBODY
+        rows.append((one.app, one.code or NOBODY, one.application, who, " ".join(one.arguments) or NOBODY))
     none = "no fleet is set; set one with: set-fleet APP --application PATH --consumer ID"
     return Table(("app", "code", "application", "consumers", "arguments"), rows, none)
 

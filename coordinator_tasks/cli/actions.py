@@ -7,16 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from coordinator_tasks import show
-from coordinator_tasks.cli.base import (
-    HELD_EXIT,
-    Format,
-    Json,
-    Output,
-    actor,
-    listed,
-    opened,
-    say_how_to_execute,
-)
+from coordinator_tasks.cli.base import HELD_EXIT, Format, Json, Output, actor, listed, opened, say_how_to_execute
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.text.name_values import name_values

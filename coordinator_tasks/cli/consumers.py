@@ -4,16 +4,7 @@ import typer
 
 from coordinator_tasks import show
 from coordinator_tasks.cli import actions
-from coordinator_tasks.cli.base import (
-    LOOK,
-    Format,
-    Json,
-    Output,
-    exit_if_left_out,
-    exit_if_unowned,
-    listed,
-    opened,
-)
+from coordinator_tasks.cli.base import LOOK, Format, Json, Output, exit_if_left_out, exit_if_unowned, listed, opened
 from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.core.model import Condition
 from coordinator_tasks.service.actions.declarations import CONSUMER_ACTIONS

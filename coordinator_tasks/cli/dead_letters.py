@@ -144,21 +144,13 @@ def _text(found: Sequence[Letter], every: int) -> str:
 
 
 def _rows(found: Iterable[Letter]) -> Table:
-    rows = (
-        (
-            letter.place.topic,
-            str(letter.place.partition),
-            str(letter.place.offset),
-            time_text(letter.failed_at_ms),
-            str(letter.tries),
-            letter.stage,
-            cut(f"{letter.kind}: {letter.error}", SHOWN_ERROR_CHARS),
-        )
-        for letter in found
-    )
-    return Table(
-        ("topic", "partition", "offset", "failed at", "tries", "stage", "error"), rows, "there are no dead letters"
-    )
+    rows = list[tuple[str, ...]]()
+    for letter in found:
+        place, at = letter.place, time_text(letter.failed_at_ms)
+        error = cut(f"{letter.kind}: {letter.error}", SHOWN_ERROR_CHARS)
+        rows.append((place.topic, str(place.partition), str(place.offset), at, str(letter.tries), letter.stage, error))
+    headers = ("topic", "partition", "offset", "failed at", "tries", "stage", "error")
+    return Table(headers, rows, "there are no dead letters")
 
 
 def _one(letter: dict[str, Any]) -> str:

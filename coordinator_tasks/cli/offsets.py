@@ -44,11 +44,7 @@ EXPORT = "Print the new offsets as lines of topic,partition,offset (of several g
 
 @commands.command()
 def describe(
-    context: typer.Context,
-    topic: Topics = None,
-    group: Group = "",
-    how: Output = Format.TABLE,
-    json: Json = False,
+    context: typer.Context, topic: Topics = None, group: Group = "", how: Output = Format.TABLE, json: Json = False
 ) -> None:
     """List committed offset, end of the log, lag and owner of each partition; without --topic, of all managed topics."""
     wanted = _topics(topic)
@@ -101,7 +97,7 @@ def reset(
         "--shift-by": shift_by,
         "--from-file": from_file,
     }
-    flag = _only([name for name, value in asked.items() if value], list(asked))
+    flag = _only(asked)
     if dry_run and execute:
         raise BadOffsets("--dry-run and --execute contradict each other; give one of them")
     wanted = _topics(topic)
@@ -130,11 +126,11 @@ def _wishes(
     return [WantedReset(one.topic, place, tuple(wanted.get(one.topic, ())), state) for one in configs]
 
 
-def _only(given: Sequence[str], flags: Sequence[str]) -> str:
+def _only(asked: Mapping[str, object]) -> str:
+    given = [flag for flag, value in asked.items() if value]
     if len(given) != 1:
-        raise BadOffsets(
-            f"give exactly one of {', '.join(flags)}; given {'are ' + ' and '.join(given) if given else 'is none'}"
-        )
+        said = f"are {' and '.join(given)}" if given else "is none"
+        raise BadOffsets(f"give exactly one of {', '.join(asked)}; given {said}")
     return given[0]
 
 

@@ -49,8 +49,7 @@ def export(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="The file to write; must not exist.", show_default=False)],
     records: Annotated[
-        int,
-        typer.Option(min=0, max=KEEP, help="The newest records of each topic's history, and of the actions."),
+        int, typer.Option(min=0, max=KEEP, help="The newest records of each topic's history, and of the actions.")
     ] = KEEP,
     how: Output = Format.TABLE,
     json: Json = False,

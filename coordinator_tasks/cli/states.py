@@ -61,16 +61,9 @@ def rehash(
 
 
 def _table(found: Sequence[Any]) -> Table:
-    rows = (
-        (
-            one.operator,
-            f"{one.before} → {one.after}",
-            str(one.keys),
-            str(sum(move.keys for move in one.moving)),
-            str(one.keyless),
-            one.partitioner,
-        )
-        for one in found
-    )
+    rows = list[tuple[str, ...]]()
+    for one in found:
+        counts = (one.keys, sum(move.keys for move in one.moving), one.keyless)
+        rows.append((one.operator, f"{one.before} → {one.after}", *map(str, counts), one.partitioner))
     columns = ("operator", "partitions", "keys", "keys that move", "without key", "partitioner")
     return Table(columns, rows, "the topic has no more partitions than when its state began")

@@ -6,16 +6,7 @@ import typer
 
 from coordinator_tasks import show
 from coordinator_tasks.cli import actions
-from coordinator_tasks.cli.base import (
-    HELD_EXIT,
-    LOOK,
-    Format,
-    Json,
-    Output,
-    exit_if_unowned,
-    listed,
-    opened,
-)
+from coordinator_tasks.cli.base import HELD_EXIT, LOOK, Format, Json, Output, exit_if_unowned, listed, opened
 from coordinator_tasks.cli.progress import waiting
 from coordinator_tasks.core.machine.failures import by_cause
 from coordinator_tasks.service.actions.declarations import ACTIONS, TOPIC_ACTIONS

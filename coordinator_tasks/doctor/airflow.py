@@ -64,7 +64,7 @@ _SLOW_WITH_CELERY: dict[tuple[str, str], tuple[Callable[[str], bool], str]] = {
     ("scheduler", "task_queued_timeout"): (
         lambda value: float(value) < 600,
         "a little more than a task ever waits for a worker: a task that a dead worker had taken waits so long",
-    ),
+    )
 }
 _UNANSWERED = (CoordinatorError, AttributeError, KeyError, TypeError, ValueError)
 """There was no answer, or its shape is not the API's."""

@@ -17,14 +17,7 @@ from coordinator_tasks.core.codecs.history_codec import encode_asked
 from coordinator_tasks.core.codecs.member_codec import decode_claim
 from coordinator_tasks.core.codecs.node_kinds import HISTORIES, KINDS, RECORD_DIGITS, NodeKind, kind_of, rank_of
 from coordinator_tasks.core.codecs.shape import VERSION
-from coordinator_tasks.core.errors import (
-    UNREADABLE,
-    CoordinatorError,
-    LookAgain,
-    Malformed,
-    Refused,
-    UnknownVersion,
-)
+from coordinator_tasks.core.errors import UNREADABLE, CoordinatorError, LookAgain, Malformed, Refused, UnknownVersion
 from coordinator_tasks.core.fleet.upgrade import OVER
 from coordinator_tasks.core.machine.life import interfaces
 from coordinator_tasks.core.model import ActionRecord, Actor, ConsumerStatus

@@ -12,14 +12,7 @@ from functools import partial
 from itertools import product
 
 from coordinator_tasks.core.codecs.codec import decode_config, encode_config
-from coordinator_tasks.core.errors import (
-    CoordinatorError,
-    GroupInUse,
-    LookAgain,
-    Malformed,
-    Refused,
-    TopicConflict,
-)
+from coordinator_tasks.core.errors import CoordinatorError, GroupInUse, LookAgain, Malformed, Refused, TopicConflict
 from coordinator_tasks.core.fleet import fetch_properties
 from coordinator_tasks.core.machine.causes import recreated
 from coordinator_tasks.core.machine.presence import who_cannot_read

@@ -97,14 +97,6 @@ def _of_topic(
         at, end = committed[p].offset if p in committed else None, ends.get(p)
         owner = node.assignments.get(p, "") if node is not None else ""
         incarnation = node.incarnations.get(owner, 0) if node is not None else 0
-        yield PartitionOffset(
-            config.group_id,
-            config.topic,
-            p,
-            at,
-            end,
-            None if at is None or end is None else end - at,
-            f"{owner}-{incarnation}" if owner else "",
-            f"/{hosts[owner]}" if owner in hosts else "",
-            owner,
-        )
+        lag = None if at is None or end is None else end - at
+        member, host = f"{owner}-{incarnation}" if owner else "", f"/{hosts[owner]}" if owner in hosts else ""
+        yield PartitionOffset(config.group_id, config.topic, p, at, end, lag, member, host, owner)

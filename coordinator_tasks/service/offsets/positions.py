@@ -65,7 +65,10 @@ class Shift:
 
     @property
     def effect(self) -> str:
-        return self._in_between() + (f"; {self.asked} was asked for, {self._end()}" if self.asked is not None else "")
+        if self.asked is None:
+            return self._in_between()
+        end = "begins" if self.asked < self.target else "ends"
+        return f"{self._in_between()}; {self.asked} was asked for, the log {end} at {self.target}"
 
     def _in_between(self) -> str:
         if self.before is None:
@@ -74,9 +77,6 @@ class Shift:
         done = "left out" if change > 0 else "read again"
         effect = f"{counted(abs(change), 'offset')} {agreed(abs(change), 'is', 'are')} {done}"
         return effect if change else "no change"
-
-    def _end(self) -> str:
-        return f"the log {'begins' if (self.asked or 0) < self.target else 'ends'} at {self.target}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +118,11 @@ def preview(
 
 def preview_all(c: Coordinator, wishes: Collection[WantedReset]) -> list[Reset]:
     """Return the resets of `reset_all`. Raises as `preview`, for the first topic that cannot be reset."""
-    return [
-        Reset(
-            one.topic, configuration(c, one.topic).group_id, preview(c, one.topic, one.place, one.partitions, one.state)
-        )
-        for one in wishes
-    ]
+    found: list[Reset] = []
+    for one in wishes:
+        group = configuration(c, one.topic).group_id
+        found.append(Reset(one.topic, group, preview(c, one.topic, one.place, one.partitions, one.state)))
+    return found
 
 
 def reset_all(c: Coordinator, wishes: Collection[WantedReset], *, why: str, actor: Actor) -> list[Reset]:
@@ -160,11 +159,7 @@ def shifts_to(c: Coordinator, topic: str, to: Place, partitions: Collection[int]
 
 
 def _asked(
-    c: Coordinator,
-    topic: str,
-    place: Position,
-    before: Mapping[int, int | None],
-    bounds: Mapping[int, tuple[int, int]],
+    c: Coordinator, topic: str, place: Position, before: Mapping[int, int | None], bounds: Mapping[int, tuple[int, int]]
 ) -> Mapping[int, int]:
     """Return partition → the requested offset, which may be outside of the log."""
     kind, ends = place.kind, {p: bound[1] for p, bound in bounds.items()}

@@ -41,14 +41,8 @@ def digest_of(view: TopicView, decision: Decision) -> str:
     state, record, node = decision.state, decision.record, view.node
     moves = [[one.partition, one.giver, one.taker, one.kind] for one in record.moves] if record is not None else []
     inputs = [state.planned, sorted(state.targets.items())] if state is not None else []
-    parts = [
-        view.topic,
-        node.generation if node else "",
-        node.epoch if node else 0,
-        len(view.partitions),
-        inputs,
-        moves,
-    ]
+    planned = [node.generation, node.epoch] if node else ["", 0]
+    parts = [view.topic, *planned, len(view.partitions), inputs, moves]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 

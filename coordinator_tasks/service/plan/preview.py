@@ -141,22 +141,14 @@ def priced(outcome: PredictedTopic, site: ClusterMoment, past: Collection[PastMo
     topic = site.topics[outcome.topic]
     known = what_if.loads(site.world.answers, topic)
     pauses = {kind: predict(past, kind) for kind in {one.kind for one in outcome.moves}}
-    moves = tuple(
-        PricedMove(
-            one.partition,
-            one.giver,
-            one.taker,
-            one.kind,
-            one.reason,
-            known[one.partition].lag_records if one.partition in known else None,
-            pauses[one.kind] if one.giver and one.taker else None,
-        )
-        for one in outcome.moves
-    )
+    moves = list[PricedMove]()
+    for one in outcome.moves:
+        backlog = known[one.partition].lag_records if one.partition in known else None
+        pause = pauses[one.kind] if one.giver and one.taker else None
+        moves.append(PricedMove(one.partition, one.giver, one.taker, one.kind, one.reason, backlog, pause))
     frozen = topic.config.frozen and not topic.config.removed
-    return Preview(
-        outcome.topic, moves, outcome.counts, outcome.unowned, outcome.summary, outcome.waits, frozen, len(past)
-    )
+    facts = outcome.counts, outcome.unowned, outcome.summary, outcome.waits
+    return Preview(outcome.topic, tuple(moves), *facts, frozen, len(past))
 
 
 def previewed(

@@ -149,12 +149,8 @@ def _pause_s(reports: Collection[TopicReport]) -> float:
     busy = [r for r in reports if r.outcome in BUSY]
     if not busy:
         return QUIET_S
-    return HANDOFF_S if all(map(_is_among_consumers, busy)) else BUSY_S
-
-
-def _is_among_consumers(report: TopicReport) -> bool:
-    moves = report.moves if report.outcome is TopicOutcome.WRITTEN else ()
-    return bool(moves) and all(move.kind in AMONG_THEM for move in moves)
+    planned = all(r.moves and r.outcome is TopicOutcome.WRITTEN for r in busy)
+    return HANDOFF_S if planned and all(move.kind in AMONG_THEM for r in busy for move in r.moves) else BUSY_S
 
 
 def _pause(stop: threading.Event, wake: threading.Event, limit_s: float) -> None:
