@@ -1,6 +1,7 @@
 """The installed software: our release, related packages, and the stored formats that this release supports."""
 
 import platform
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -25,13 +26,9 @@ class Installed:
 
 def installed() -> Installed:
     """Return the software in this process's environment. Connects to no server."""
-    packages = {name: found for name in PACKAGES if (found := _version_of(name))}
+    packages: dict[str, str] = {}
+    for name in PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            packages[name] = metadata.version(name)
     packages["librdkafka"] = librdkafka_version()
     return Installed(__version__, platform.python_version(), packages, VERSION, FORMATS)
-
-
-def _version_of(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""

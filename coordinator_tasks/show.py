@@ -4,7 +4,7 @@ import dataclasses
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
@@ -177,28 +177,22 @@ def report_rows(found: Iterable[TopicReport]) -> Table:
 
 def reason_rows(found: Explanation, partition: int | None = None) -> Table:
     """Return a row for each reason. `partition`: only reasons of this partition."""
-    rows = [
-        (verb, ranges(one.partitions), one.text)
-        for verb, reasons in _explained(found)
-        for one in reasons
-        if partition is None or partition in one.partitions
-    ]
+    rows = [(verb, ranges(one.partitions), one.text) for verb, one in _explained(found, partition)]
     return Table(("verb", "partitions", "why"), rows, "")
 
 
 def explanation(found: Explanation, partition: int | None = None) -> str:
     """Return a plan's summary, then why partitions wait, move and stay, and their state. `partition`: only this."""
     lines = [f"  {found.summary}" + (f" (inputs {found.inputs})" if found.inputs else "")]
-    for verb, reasons in _explained(found):
-        for one in reasons:
-            if partition is None or partition in one.partitions:
-                named = ranges(one.partitions) if partition is None else str(partition)
-                lines.append(f"  {verb} {named}: {one.text}")
+    for verb, one in _explained(found, partition):
+        lines.append(f"  {verb} {ranges(one.partitions) if partition is None else partition}: {one.text}")
     return "\n".join(lines)
 
 
-def _explained(found: Explanation) -> Iterable[tuple[str, tuple[Reason, ...]]]:
-    return ("waits", found.waits), ("moves", found.moves), ("stays", found.stays), ("state", found.states)
+def _explained(found: Explanation, partition: int | None) -> Iterator[tuple[str, Reason]]:
+    parts = ("waits", found.waits), ("moves", found.moves), ("stays", found.stays), ("state", found.states)
+    every = ((verb, one) for verb, reasons in parts for one in reasons)
+    return ((verb, one) for verb, one in every if partition is None or partition in one.partitions)
 
 
 def moves(found: Iterable[Move]) -> str:

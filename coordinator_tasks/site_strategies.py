@@ -84,11 +84,8 @@ def strategies_of(default: str, parameters: Mapping[str, str], named: Mapping[st
         raise BadStrategy(
             f"the setting strategies names {taken[0]!r}, which is a strategy already; choose another name"
         )
-    known: dict[str, Assignor] = {}
-    for entry in entry_points(group=GROUP):
-        known[entry.name] = _loaded(entry)
-    for name, source in named.items():
-        known[name] = _loaded(EntryPoint(name, source, GROUP))
+    known: dict[str, Assignor] = {entry.name: _loaded(entry) for entry in entry_points(group=GROUP)}
+    known |= {name: _loaded(EntryPoint(name, source, GROUP)) for name, source in named.items()}
     known |= ASSIGNORS
     if default not in known:
         raise BadStrategy(f"the setting strategy is {default!r}; choose one of {', '.join(sorted(known))}")

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -185,13 +185,11 @@ def set_access_lists(settings: Settings) -> int:
         raise BadSettings(
             "zookeeper_access.coordinator is set, so this account is a consumer's; use the coordinator's settings"
         )
-    paths, zk = Paths(settings.cluster), connect_zookeeper(settings)
-    try:
+    paths = Paths(settings.cluster)
+    with closing(connect_zookeeper(settings)) as zk:
         changed = zookeeper_rights.set_access_lists(zk, paths.base)
         _ensure_folders(zk, paths)
-        return changed
-    finally:
-        zk.close()
+    return changed
 
 
 def connect_zookeeper(settings: Settings) -> KazooZooKeeper:

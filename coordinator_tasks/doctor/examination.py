@@ -5,6 +5,7 @@ once; and if the fence is transactional, they register a transactional id in Kaf
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
 
 from coordinator_tasks.adapters.server_versions import zookeeper_versions
 from coordinator_tasks.core.errors import CoordinatorError
@@ -55,19 +56,12 @@ def examine(settings: Settings, side: Side, topics: Mapping[str, str] | None = N
 def airflow_site(settings: Settings) -> ClusterFacts:
     """Return ZooKeeper's facts for the checks of Airflow. Other checks report unreadable nodes."""
     needed = ["approve_plan"] if settings.budget.is_set else []
-    try:
-        zk = connect_zookeeper(settings)
-    except CoordinatorError:
-        return ClusterFacts(needed)
     paths = Paths(settings.cluster)
-    try:
+    with suppress(CoordinatorError), closing(connect_zookeeper(settings)) as zk:
         # A site with a budget needs `approve_plan`. A fleet with limits of growth needs `autoscale`.
         grows = ["autoscale"] if children(zk, paths.growths) else []
         return ClusterFacts([*needed, *grows], zookeeper.changed_at(zk, paths))
-    except CoordinatorError:
-        return ClusterFacts(needed)
-    finally:
-        zk.close()
+    return ClusterFacts(needed)
 
 
 def _clients(found: Installed) -> Iterator[DoctorFinding]:

@@ -277,11 +277,9 @@ def _written_at(c: Coordinator, ended: _Ended, running: Iterable[RunningPartitio
 
 def _release_of(path: str, node: Node | None, planned: Record) -> tuple[Release | None, float | None]:
     """Return the release that ended a hand-off of this plan, and when it was written in ZooKeeper's time."""
-    try:
-        release = codec.decode_release(path, node.data) if node is not None else None
-    except Malformed:
-        release = None
-    if node is None or release is None:
-        return None, None
-    same = (release.epoch, release.generation) == (planned.epoch, planned.generation)
-    return (release, node.stat.modified_at) if same else (None, None)
+    if node is not None:
+        with suppress(Malformed):
+            release = codec.decode_release(path, node.data)
+            if release and (release.epoch, release.generation) == (planned.epoch, planned.generation):
+                return release, node.stat.modified_at
+    return None, None

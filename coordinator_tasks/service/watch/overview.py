@@ -252,13 +252,8 @@ def _ended(c: Coordinator) -> list[_Ended]:
 
 def _ended_of(topic: TopicOverview, ended: Iterable[_Ended]) -> str:
     """Return why consumers of this topic ended, if partitions are not read or an id is in back-off after crashes."""
-    return shown(
-        [
-            f"{one.consumer}: {one.exits.told}"
-            for one in ended
-            if wants(one.topics, topic.topic) and (topic.unowned or one.exits.next_at)
-        ]
-    )
+    mine = (one for one in ended if wants(one.topics, topic.topic) and (topic.unowned or one.exits.next_at))
+    return shown([f"{one.consumer}: {one.exits.told}" for one in mine])
 
 
 def _topic(view: TopicView, report: transitions.TopicReport | None) -> tuple[TopicOverview, Collection[int]]:
@@ -454,18 +449,7 @@ def consumers(c: Coordinator, seen: ClusterLook | None = None) -> list[ConsumerO
     for topic, node in seen.nodes.items():
         for consumer, partitions in by_consumer((who, p) for p, who in node.assignments.items()).items():
             granted[consumer][topic] = partitions
-    found = (_consumer(c, who, seen, granted[who]) for who in seen.everybody)
-    return [
-        replace(
-            one,
-            problem=one.problem
-            # Another host, with other permitted launches, may have launched a live consumer.
-            or ("" if one.presence == Presence.LIVE else seen.wanted.get(one.consumer, ""))
-            or (_UNSEEN if one.presence == NOT_STARTED else ""),
-            reports=(*filter(None, [seen.kept.get(one.consumer)]), *one.reports),
-        )
-        for one in found
-    ]
+    return [_consumer(c, who, seen, granted[who]) for who in seen.everybody]
 
 
 def _consumer(
@@ -483,12 +467,15 @@ def _consumer(
     silent = answer.detail if member is not None and isinstance(answer, Unreachable) else ""
     pages = pages_of(c, consumer, member, claim)
     problem = topic_patterns.problem(member.topics) if member is not None else ""
-    ignored = [f"registered for topics: {problem}"] if problem else []
+    notes = [*filter(None, [seen.kept.get(consumer)]), *([f"registered for topics: {problem}"] if problem else [])]
     life = world.life(consumer, incarnation)
     is_there = member is not None or status is not None
     found = crashes.exits(consumer, world, c.policy)
     exits = found if found is not None and (found.count > 1 or not is_there) else None
     there = _presence(c, life, world, held)
+    # Another host, with other permitted launches, may have launched a live consumer.
+    unlaunched = "" if there == Presence.LIVE else seen.wanted.get(consumer, "")
+    unlaunched = unlaunched or (_UNSEEN if there == NOT_STARTED else "")
     return ConsumerOverview(
         consumer=consumer,
         presence=there,
@@ -497,11 +484,11 @@ def _consumer(
         address=member.address if member is not None else claim.address if claim is not None else "",
         health=status.health if status is not None else "",
         condition=status.condition if status is not None else None,
-        problem=world.unclear.get(consumer, "") or absent or silent,
+        problem=world.unclear.get(consumer, "") or absent or silent or unlaunched,
         ended=exits.told if exits is not None else "",
         exits=exits,
         asked=_asked(life, ended=there in _ENDED),
-        reports=(*ignored, *pages.problems, *(status.reports if status is not None else ())),
+        reports=(*notes, *pages.problems, *(status.reports if status is not None else ())),
         topics=_topics(status, granted, seen.nodes),
         release=member.release if member is not None else "",
         code=member.attributes.get(CODE, "") if member is not None else "",

@@ -132,6 +132,8 @@ class Surveyor:
         lags, groups = tuple(self._measured(topics, consumers, moment, unknown)), group_statuses(moment)
         now = c.clock.monotonic()
         audited_at, audited = self._audit()
+        answers = looked[0].world.answers
+        unanswered = {who: answer for who, answer in answers.items() if isinstance(answer, Unreachable)}
         return Survey(
             cluster=c.paths.cluster,
             topics=topics,
@@ -145,11 +147,7 @@ class Surveyor:
             desired=autoscale.last_decisions(c),
             audited=audited,
             audited_at=audited_at,
-            broken=frozenset(
-                consumer
-                for consumer, answer in looked[0].world.answers.items()
-                if isinstance(answer, Unreachable) and answer.silence is Silence.BROKEN
-            ),
+            broken=frozenset(who for who, one in unanswered.items() if one.silence is Silence.BROKEN),
         )
 
     def _audit(self) -> tuple[float, Audit]:
