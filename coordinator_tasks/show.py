@@ -340,9 +340,12 @@ def _reset_without_owner(one: Rebalance) -> list[int]:
 
 def offsets(found: Iterable[PartitionOffset], *, left_out: bool = False) -> Table:
     """Return the columns of `kafka-consumer-groups --describe`, in its order. `left_out`: a topic is unreadable."""
-    # The fields are the columns. An empty text stands for no owner, 0 for an offset.
-    cells = (dataclasses.astuple(one) for one in found)
-    rows = [[NOBODY if value in (None, "") else str(value) for value in row] for row in cells]
+    rows: list[tuple[str, ...]] = []
+    for one in found:
+        numbers = (one.partition, one.current_offset, one.log_end_offset, one.lag)
+        known = (NOBODY if number is None else str(number) for number in numbers)
+        owner = (text or NOBODY for text in (one.consumer_id, one.host, one.client_id))
+        rows.append((one.group, one.topic, *known, *owner))
     names = "group topic partition current-offset log-end-offset lag consumer-id host client-id"
     none = "no topic could be shown" if left_out else "no topic is managed, so there are no offsets"
     return Table(names.split(), rows, none)
