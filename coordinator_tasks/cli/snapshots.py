@@ -116,11 +116,6 @@ def _replayed(results: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _step(step: str) -> SiteChange | Growing:
-    kind, equals, value = step.partition("=")
-    return _growing(step, value) if kind == "growth" and equals and value else _change(step)
-
-
 def _growing(step: str, value: str) -> Growing:
     given = {name: _figure(step, name, text) for name, text in _parameters(step, value.split(",")).items()}
     unknown = [name for name in given if name not in ("capacity", "load", "minutes", *_LIMITS)]
@@ -147,10 +142,12 @@ def _figure(step: str, name: str, text: str) -> float:
     return int(found)
 
 
-def _change(step: str) -> SiteChange:
-    kind, equals, value = step.partition("=")
-    if equals and value:
+def _step(step: str) -> SiteChange | Growing:
+    kind, _, value = step.partition("=")
+    if value:
         match kind:
+            case "growth":
+                return _growing(step, value)
             case "join":
                 return SiteChange(join=_number(step, value))
             case "leave":

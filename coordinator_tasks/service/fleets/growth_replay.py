@@ -91,10 +91,8 @@ class Replayed:
                     found += [f"  {line}" for line in (*preview.lines[:1], *(f"  {text}" for text in preview.pauses))]
         worst = f"at most {self.worst_lag:,} {agreed(self.worst_lag, 'record', 'records')} behind, after {_minutes(self.worst_after_s)}"
         behind = f"{self.lag:,} {agreed(self.lag, 'record', 'records')} behind"
-        return (
-            *found,
-            f"in the end: {counted(self.consumers, 'consumer')}, {behind}; {worst}; {counted(self.moves, 'move')}",
-        )
+        end = f"in the end: {counted(self.consumers, 'consumer')}, {behind}; {worst}; {counted(self.moves, 'move')}"
+        return (*found, end)
 
 
 def _minutes(seconds: float) -> str:

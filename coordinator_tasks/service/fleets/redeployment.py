@@ -148,9 +148,8 @@ def _step(c: Coordinator, fleet: Fleet) -> Iterator[str]:
     consumer = min(left)
     if _why_not_next(c, fleet, members, consumer) or not all_stable(c):
         return
-    wanted = replace(
-        mine[consumer], draining=Draining(fleet.app, "redeployment", c.clock.now(), owner=_owner(fleet.app))
-    )
+    draining = Draining(fleet.app, "redeployment", c.clock.now(), owner=_owner(fleet.app))
+    wanted = replace(mine[consumer], draining=draining)
     guard = VersionCheck(c.paths.fleet(fleet.app), fleet.version)
     before = mine[consumer].draining
     free = before is None or before.incarnation not in (0, members[consumer].incarnation)

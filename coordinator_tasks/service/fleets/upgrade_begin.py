@@ -71,9 +71,8 @@ class Beginning:
         one, rule = self.upgrade, self.upgrade.rule
         beside = f"with {one.new_name} beside {shown(one.old_consumers)} ({one.old_name})"
         said = [f"{shown(one.new_consumers)} would start {beside}"]
-        seen = UpgradeObservation(
-            0.0, {}, frozenset(), {topic: TopicSeen(owners) for topic, owners in self.owned.items()}
-        )
+        topics = {topic: TopicSeen(owners) for topic, owners in self.owned.items()}
+        seen = UpgradeObservation(0.0, {}, frozenset(), topics)
         for number, percent in enumerate(one.steps, start=1):
             chosen = more(one, seen, percent)
             each = shown(f"{named(which)} of {topic}" for topic, which in chosen.items())
@@ -143,10 +142,8 @@ def would_begin(c: Coordinator, wish: WantedUpgrade, *, by: str = "", why: str =
     if wish.name not in fleet.versions:
         # the last entry is the version before the present one, until this upgrade is Done
         known.insert(-1, (wish.name, new))
-    wanted = replace(
-        fleet, consumers=(*fleet.consumers, *consumers), replaced={}, versions={**dict(known), wish.name: new}
-    )
-    wanted = replace(wanted, runs=dict.fromkeys(consumers, wish.name))
+    versions, runs = {**dict(known), wish.name: new}, dict.fromkeys(consumers, wish.name)
+    wanted = replace(fleet, consumers=(*fleet.consumers, *consumers), replaced={}, versions=versions, runs=runs)
     if problem := fleets.why_not_launched(c, wanted):
         raise BadFleet(problem)
     return Beginning(upgrade, wanted, owned, configs)

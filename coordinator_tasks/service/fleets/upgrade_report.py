@@ -57,9 +57,8 @@ class UpgradeReport:
         one = self.upgrade
         held = one.phase in (UpgradePhase.MOVING, UpgradePhase.HOLDING)
         said = [f"{one.said}, asked by {one.by or 'nobody'}{because(one.why)}"]
-        said += [
-            f"{one.phase.value}{f', {one.step_said}' if held else ''}{f'; paused: {one.paused}' if one.paused else ''}"
-        ]
+        step, paused = f", {one.step_said}" if held else "", f"; paused: {one.paused}" if one.paused else ""
+        said += [f"{one.phase.value}{step}{paused}"]
         said += [f"it waits: {self.waits}"] if self.waits else []
         said += [f"it goes back: {one.reason}"] if one.reason else []
         return said + [f"after {event.at - one.began_at:.0f} s: {event.text}" for event in one.events]
@@ -68,9 +67,7 @@ class UpgradeReport:
         if not self.moved:
             return ["no partition has moved"]
         known = [one.pause for one in self.moved if one.pause is not None]
-        waited = [
-            (one.pause.wait_s, one) for one in self.moved if one.pause is not None and one.pause.wait_s is not None
-        ]
+        waited = [(one.pause.wait_s, one) for one in self.moved if one.pause and one.pause.wait_s is not None]
         waited.sort(key=lambda found: -found[0])
         said = [f"{counted(len(self.moved), 'move')}, {len(known)} measured, in {len(waited)} of them a record waited"]
         others = [one for one in self.moved if one.cause]

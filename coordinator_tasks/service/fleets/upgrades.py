@@ -276,9 +276,7 @@ def _restores(c: Coordinator, upgrade: Upgrade) -> list[Operation]:
     found = {one: read_directive(c, one) for one in upgrade.old_consumers}
     ours = {one: old for one, old in found.items() if old.draining is not None and old.draining.owner == upgrade.owner}
     lacking = tuple(one for one in ours if one not in fleet.consumers)
-    operations: list[Operation] = [
-        write for one in ours.values() for write in put_request(c, replace(one, draining=None))
-    ]
+    operations = [write for one in ours.values() for write in put_request(c, replace(one, draining=None))]
     if lacking:
         operations.append(fleets.put_fleet(c, replace(fleet, consumers=(*fleet.consumers, *lacking))))
     return operations

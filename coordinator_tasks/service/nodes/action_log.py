@@ -100,9 +100,8 @@ class _Recorder:
 
     def transact(self, operations: Sequence[Operation]) -> list[str | Stat | None]:
         changes = tuple(one for operation in operations for one in self._changes(operation))
-        return (
-            self.c.zk.transact([*operations, self._record(changes)])[:-1] if changes else self.c.zk.transact(operations)
-        )
+        record = [self._record(changes)] if changes else []
+        return self.c.zk.transact([*operations, *record])[: len(operations)]
 
     def note(self, change: FieldChange) -> None:
         self.c.zk.transact([self._record((change,))])
@@ -114,11 +113,9 @@ class _Recorder:
 
     def _changes(self, operation: Operation) -> Iterator[FieldChange]:
         paths = self.c.paths
-        if not operation.path.startswith(
-            tuple(f"{one}/" for one in (paths.configs, paths.directives, paths.fleets, paths.upgrades, paths.growths))
-        ):
-            return
-        if not isinstance(operation, Create | SetData | Delete):
+        folders = (paths.configs, paths.directives, paths.fleets, paths.upgrades, paths.growths)
+        recorded = operation.path.startswith(tuple(f"{one}/" for one in folders))
+        if not recorded or not isinstance(operation, Create | SetData | Delete):
             return
         # If the node has changed since this read, the guarded write fails together with this record.
         node = self.c.zk.find(operation.path)
