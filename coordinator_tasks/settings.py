@@ -177,9 +177,8 @@ def settings_from_environment(environ: Mapping[str, str] = os.environ) -> Settin
         name: _group(environ, f"{_PREFIXES.get(name, name.upper())}_", dots=name in _DOTTED) for name in _GROUPS
     }
     _check_groups(given)
-    return settings_of(
-        {**given, **{name: {**(given.get(name) or {}), **more} for name, more in from_environment.items()}}
-    )
+    groups = {name: {**(given.get(name) or {}), **more} for name, more in from_environment.items()}
+    return settings_of({**given, **groups})
 
 
 def of_the_host(environ: Mapping[str, str] = os.environ) -> dict[str, dict[str, str]]:

@@ -234,9 +234,8 @@ def rebalance(found: Sequence[Rebalance]) -> str:
     """Return one rebalance: its lines of `history`, then each moved partition, then each step."""
     (one,) = found
     lines = [history(found)]
-    lines += [
-        f"  partition {each.partition}: {pauses.of_one(each)}" for each in (one.pauses.measured if one.pauses else ())
-    ]
+    measured = one.pauses.measured if one.pauses else ()
+    lines += [f"  partition {each.partition}: {pauses.of_one(each)}" for each in measured]
     rows = [(f"  {_time(r.at)}", f"{r.source} -> {r.target}", str(r.epoch), _actor(r.actor)) for r in one.records]
     return "\n".join((*lines, str(Table(("  at", "step", "epoch", "run by"), rows, ""))))
 

@@ -75,9 +75,8 @@ def doctor(
 
 
 def _rows(found: Sequence[DoctorFinding]) -> Table:
-    return Table(
-        ("check", "result", "found", "to do"), [(one.check, one.result, one.says, one.mend) for one in found], ""
-    )
+    rows = [(one.check, one.result, one.says, one.mend) for one in found]
+    return Table(("check", "result", "found", "to do"), rows, "")
 
 
 def _text(found: Sequence[DoctorFinding]) -> str:

@@ -207,9 +207,8 @@ def _body(answer: httpx.Response) -> bytes:
 
 def _unanswered(check: str, error: Exception) -> DoctorFinding:
     if isinstance(error, NoAccess):
-        return replace(
-            broken(check, error, CheckResult.WARNING), says=f"not checked: {str(error).rpartition('; ')[0] or error}"
-        )
+        said = str(error).rpartition("; ")[0] or error
+        return replace(broken(check, error, CheckResult.WARNING), says=f"not checked: {said}")
     if isinstance(error, CoordinatorError):
         return broken(check, error)
     return failure(check, "the answer is not that of Airflow's API v2", "give the address of an Airflow from 3.2 on")

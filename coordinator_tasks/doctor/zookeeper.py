@@ -172,9 +172,8 @@ def _consumers_clocks(zk: KazooZooKeeper, paths: Paths) -> Iterator[DoctorFindin
         return
     said = "; ".join(f"{name} is {_off(apart[name])}" for name in wrong[:_SHOWN])
     more = f" ({len(wrong)} of {len(apart)} consumers)" if len(wrong) > _SHOWN else ""
-    yield warning(
-        "consumers' clocks", f"by ZooKeeper's clock {said}{more}", "synchronize the clocks (NTP) of all hosts"
-    )
+    mend = "synchronize the clocks (NTP) of all hosts"
+    yield warning("consumers' clocks", f"by ZooKeeper's clock {said}{more}", mend)
 
 
 def _plain_interfaces(settings: Settings, zk: KazooZooKeeper, paths: Paths) -> Iterator[DoctorFinding]:

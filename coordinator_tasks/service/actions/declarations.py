@@ -247,9 +247,8 @@ def _undrain(c: Coordinator, given: Given, _: Actor) -> ActionResult:
 
 def _would_restart(c: Coordinator, given: Given) -> ActionResult:
     consumer, (within_s, moves) = given["consumer"], _restart(given)
-    wanted = directives.would_expect_restart(
-        c, consumer, within_s, moves=moves, by="nobody yet", why=given.get("why", "")
-    )
+    why = given.get("why", "")
+    wanted = directives.would_expect_restart(c, consumer, within_s, moves=moves, by="nobody yet", why=why)
     problems: dict[str, CoordinatorError] = {}
     return _restarts(c, consumer, wanted, overview.held(c, consumer, problems), problems)
 

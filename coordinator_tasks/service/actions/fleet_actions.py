@@ -155,9 +155,7 @@ def given_away(
         yield f"{consumer} {verb} {counted(len(partitions), 'partition')} of {topic}{end}"
     yield from overview.not_known(consumer, problems)
     if not held and not problems:
-        yield (
-            f"{consumer} holds nothing, and would leave" if then else f"{consumer} holds nothing, so nothing would move"
-        )
+        yield f"{consumer} holds nothing, {'and would leave' if then else 'so nothing would move'}"
 
 
 def kept_until(c: Coordinator, lives: Mapping[str, Life], topic: str, leaves: Collection[str]) -> str:

@@ -34,10 +34,8 @@ def _would_have_none(c: Coordinator, app: str) -> ActionResult:
 
 
 def _would_have(limits: Limits, app: str) -> ActionResult:
-    mode = (
-        "`autoscale` would do what the policy says" if limits.act else "`autoscale` would only say what it finds right"
-    )
-    said = f"{app} would have {limits.least} to {limits.most} consumers; {mode}"
+    does = "do what the policy says" if limits.act else "only say what it finds right"
+    said = f"{app} would have {limits.least} to {limits.most} consumers; `autoscale` would {does}"
     return ActionResult(limits, said, (said,))
 
 

@@ -82,9 +82,8 @@ def _text(
 ) -> Parameter:
     """Return a text parameter with the same description in form and command. `rules`: rules of the field."""
     rules |= {} if default is REQUIRED else {"default": str(default)}
-    return Parameter(
-        name, _field("string", title, text, **rules), CommandOption(kind, text, flag, default, words=words)
-    )
+    option = CommandOption(kind, text, flag, default, words=words)
+    return Parameter(name, _field("string", title, text, **rules), option)
 
 
 TOPIC = _text("topic", "Topic", "A topic of Kafka.", minLength=1, maxLength=249, pattern="^[A-Za-z0-9._-]+$")
@@ -166,10 +165,8 @@ _PINNED = CommandOption(list[int], "A partition; repeatable.", "--partition", mi
 PINNED = _partitions("At least one.", _PINNED, minItems=1)
 _HOW_LONG = "How long the isolation lasts; 0 = until a person readmits the consumer."
 MINUTES = Parameter("minutes", _field("number", "Minutes", _HOW_LONG, default=0, minimum=0, maximum=527_040))
-_FOR_S = CommandOption(
-    float, "Readmit the consumer after this many seconds; 0 = only by hand.", "--for-s", 0.0, minimum=0
-)
-FOR_S = Parameter("for_s", option=_FOR_S)
+_FOR_S = "Readmit the consumer after this many seconds; 0 = only by hand."
+FOR_S = Parameter("for_s", option=CommandOption(float, _FOR_S, "--for-s", 0.0, minimum=0))
 _UNDONE = "The rebalance to undo, by the history's name, such as 7-de8cc71b; all later rebalances are undone as well."
 BEFORE = _text("rebalance", "Before rebalance", _UNDONE, minLength=1, maxLength=100)
 _HOLD = "Minutes to hold the assignment while consumers join or leave; 0 = until the next change of membership."
@@ -261,17 +258,13 @@ _RULE = "A rule of the site, by the name in the setting rules; empty = no rule."
 RULE = _text("rule", "Rule", _RULE, "--rule", "", maxLength=64)
 _NEW = "Number of new consumers; 0 = as many as now."
 NEW_COUNT = _number("count", "New consumers", _NEW, "--consumers", int, MAX_CONSUMERS)
-BY = Parameter(
-    "by", option=CommandOption(str, "Person behind the request; your user name is kept as well.", "--by", "")
-)
-EXECUTE = Parameter(
-    "execute", option=CommandOption(bool, "Make the change; the default only shows the change.", "--execute", False)
-)
+_PERSON = "Person behind the request; your user name is kept as well."
+BY = Parameter("by", option=CommandOption(str, _PERSON, "--by", ""))
+_DO = "Make the change; the default only shows the change."
+EXECUTE = Parameter("execute", option=CommandOption(bool, _DO, "--execute", False))
 """For commands that show a dry run by default, as Kafka's tool does."""
-YES = Parameter(
-    "yes",
-    option=CommandOption(bool, "Act without a question; required in a script without a terminal.", "--yes", False),
-)
+_UNASKED = "Act without a question; required in a script without a terminal."
+YES = Parameter("yes", option=CommandOption(bool, _UNASKED, "--yes", False))
 """For commands with a destructive action. A form has a dry run first instead."""
 DRY_RUN = Parameter("dry_run", option=CommandOption(bool, "Show the effect, change nothing.", "--dry-run", False))
 """For commands only, because every form has a dry run."""

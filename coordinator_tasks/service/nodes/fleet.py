@@ -92,10 +92,8 @@ def _setting(c: Coordinator, fleet: Fleet) -> tuple[list[Operation], Fleet]:
 def _kept(fleet: Fleet, present: Fleet) -> Fleet:
     """Return the fleet with the stored redeployments and other versions, which a request does not name."""
     check_no_upgrade(present)
-    same = version_of(fleet) == version_of(present)
-    return replace(
-        fleet, replaced=present.replaced, name=present.name if same else fleet.name, versions=present.versions
-    )
+    name = present.name if version_of(fleet) == version_of(present) else fleet.name
+    return replace(fleet, replaced=present.replaced, name=name, versions=present.versions)
 
 
 def check_no_upgrade(fleet: Fleet) -> None:

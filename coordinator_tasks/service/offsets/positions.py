@@ -59,9 +59,8 @@ class Shift:
 
     @property
     def would_effect(self) -> str:
-        return re.sub(r"\b(is|are) (?=left out|read again)", "would be ", self.effect).replace(
-            "no change", "nothing would change"
-        )
+        effect = re.sub(r"\b(is|are) (?=left out|read again)", "would be ", self.effect)
+        return effect.replace("no change", "nothing would change")
 
     @property
     def effect(self) -> str:

@@ -52,9 +52,8 @@ class Pin:
         if self.owner == self.after and not self.frozen and not self.may_have:
             where = f"would stay there {UNTIL_ANOTHER}" if self.kept else f"would move away until {until}"
         elif self.owner != self.after and (self.frozen or not self.may_have):
-            where = (
-                f"would stay with {self.owner or 'nobody'} until {'the topic is unfrozen' if self.frozen else until}"
-            )
+            then = "the topic is unfrozen" if self.frozen else until
+            where = f"would stay with {self.owner or 'nobody'} until {then}"
         return f"partition {self.partition} would be pinned to {self.after} and {where}{was}"
 
 

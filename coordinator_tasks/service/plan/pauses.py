@@ -221,9 +221,8 @@ def _measured(
     left_out: list[str] = []
     for partition, running in ready.items():
         move, planned = ended.moves[partition]
-        release, released_at = _release_of(
-            c.paths.partition(ended.topic, partition), nodes.get(partition), planned.record
-        )
+        path = c.paths.partition(ended.topic, partition)
+        release, released_at = _release_of(path, nodes.get(partition), planned.record)
         if running.taken is None:
             continue
         found = pauses.pause(
