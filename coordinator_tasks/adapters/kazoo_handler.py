@@ -1,7 +1,7 @@
 """kazoo's threads with a cheaper way to wait for sockets.
 
 kazoo waits several times for every request, and creates an epoll object with its tables for each wait. This takes a
-third of the client's cost of a read (`benchmarks/reads.py`). `poll` needs no object, and takes large descriptors.
+third of the client's cost of a read. `poll` needs no object, and takes large descriptors.
 """
 
 import math
