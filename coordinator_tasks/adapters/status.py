@@ -299,9 +299,12 @@ class HttpStatusClient:
         except (OSError, NotConnected, BadAnswer, ValueError):
             return False
 
-    def close(self) -> None:
+    async def _close_peers(self) -> None:
         for lane in (self._owners, self._others):
-            self._loop.call_soon_threadsafe(lane.close)
+            lane.close()
+
+    def close(self) -> None:
+        self._run(self._close_peers())  # connections close in a later round of the loop
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

@@ -290,6 +290,16 @@ def test_the_client_of_an_address_that_is_no_longer_asked_is_closed(
     assert client._others.peers.keys() == client._others.asked_at.keys() == set()
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_closed_client_has_closed_its_connections(interface: Interface) -> None:
+    client = HttpStatusClient("shop", limit_s=LIMIT_S)
+    client.ask([interface.member])
+    (peer,) = client._others.peers.values()
+    (connection,) = peer._idle
+    client.close()
+    assert connection.writer.transport.get_extra_info("socket").fileno() == -1
+
+
 def unasked(answers: Mapping[str, object]) -> set[str]:
     return {name for name, one in answers.items() if isinstance(one, Unreachable) and one.silence is Silence.UNASKED}
 
