@@ -80,9 +80,11 @@ def open_coordinator(settings: Settings) -> Iterator[Coordinator]:
             limit_s=settings.ask_timeout_s,
         )
         ending.callback(statuses.close)
-        discovery: Discovery = ZooKeeperDiscovery(zk, paths)
+        discovery: Discovery
         if settings.discovery.startswith(FILE_DISCOVERY):
             discovery = FileDiscovery(_folder(settings), clock, settings.registry_ttl_s)
+        else:
+            discovery = ZooKeeperDiscovery(zk, paths)
         yield Coordinator(
             paths=paths,
             zk=zk,

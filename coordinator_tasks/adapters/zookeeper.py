@@ -46,14 +46,12 @@ class KazooZooKeeper(KazooSession):
             try:
                 return self.get(path, watch)
             except NodeMissing:
-                if watch is None:
-                    return None
-                if (
-                    self.repeat(path, lambda: self.client.exists_async(self.full(path), watch=_Wake(watch)), _same)
-                    is None
-                ):
+                if watch is None or self._exists(path, watch) is None:
                     return None
                 # The node was created meanwhile. The watch is set, so read the node.
+
+    def _exists(self, path: str, watch: Watcher) -> object:
+        return self.repeat(path, lambda: self.client.exists_async(self.full(path), watch=_wake(watch)), _same)
 
     def get_many(self, paths: Sequence[str], watches: Sequence[Watcher | None] = ()) -> list[Node | None]:
         wanted = list(zip(paths, watches or [None] * len(paths), strict=True))

@@ -128,8 +128,9 @@ def traces(
     if view.config.removed or (node is not None and node.removed):
         return set()
     why = f"subscribes with group {view.config.group_id}: Kafka refuses all other commits"
-    intruders = {member: f"{member} {why}" for member in subscribers} | doubted(view, world, policy)
-    evidence = {Trace(FindingKind.INTRUDER, -1, who, reason) for who, reason in intruders.items()}
+    intruders = [(member, f"{member} {why}") for member in subscribers]
+    intruders += doubted(view, world, policy).items()
+    evidence = {Trace(FindingKind.INTRUDER, -1, who, reason) for who, reason in intruders}
     evidence.update(_unread(view, world, policy), _of_unknown(view, world))
     if node is not None:
         evidence.update(

@@ -114,10 +114,12 @@ class Observation:
         """Return consumer → number of partitions of these topics, by the topics' nodes or the consumers' answers."""
         found = Counter[str]()
         for topic in topics:
-            told = {c: topic_status(answer, topic) for c, answer in self.world.answers.items()}
-            running = {c: len(status.running) for c, status in told.items() if status is not None}
-            found.update(self.owned.get(topic, running))
+            found.update(self.owned[topic] if topic in self.owned else self._running(topic))
         return found
+
+    def _running(self, topic: str) -> dict[str, int]:
+        told = {c: topic_status(answer, topic) for c, answer in self.world.answers.items()}
+        return {c: len(status.running) for c, status in told.items() if status is not None}
 
 
 def _of(part: Mapping[str, V], consumers: frozenset[str]) -> dict[str, V]:

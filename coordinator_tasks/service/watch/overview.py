@@ -310,8 +310,10 @@ def held(
 ) -> dict[str, tuple[int, ...]]:
     """Return topic → the consumer's partitions. `problems` gets unreadable topics."""
     nodes = store.load_nodes(c.zk, c.paths, transitions.topics(c), problems)
-    owned = {topic: by_consumer((who, p) for p, who in node.assignments.items()) for topic, node in nodes.items()}
-    return {topic: owners[consumer] for topic, owners in owned.items() if consumer in owners}
+    owned = {
+        topic: sorted(p for p, who in node.assignments.items() if who == consumer) for topic, node in nodes.items()
+    }
+    return {topic: tuple(partitions) for topic, partitions in owned.items() if partitions}
 
 
 def at_stake(
