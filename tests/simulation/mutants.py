@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
 def mutated(mutant: Mutant) -> tuple[Path, str]:
     """Return the file that the mutant changes, and its changed text; raises `ValueError` if out of date."""
-    places = _functions().get(mutant.function, [])
+    places = functions().get(mutant.function, [])
     if len(places) != 1:
         raise ValueError(f"{len(places)} functions are called {mutant.function}: bring the mutant up to date")
     path, first, end = places[0]
@@ -50,7 +50,7 @@ def mutated(mutant: Mutant) -> tuple[Path, str]:
 
 
 @cache
-def _functions() -> dict[str, list[Place]]:
+def functions() -> dict[str, list[Place]]:
     """Return the product's functions by name: with and without their module's."""
     found: dict[str, list[Place]] = {}
     for path in sorted(path for folder in PRODUCT for path in (ROOT / folder).rglob("*.py")):

@@ -4,7 +4,6 @@ import gc
 import os
 import subprocess
 import sys
-import tomllib
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +17,6 @@ from tests.simulation.faults import Fault, Lasting, Wait
 from tests.simulation.forks import ROOT
 from tests.simulation.healing import heal
 from tests.simulation.history import generate, run, run_seed, without_chance
-from tests.simulation.mutants import MUTANTS, Mutant
-from tests.simulation.mutation import change_of
 from tests.simulation.pool import run_all, run_chunk
 from tests.simulation.search import SMALL
 from tests.simulation.shrink import shrunk
@@ -28,8 +25,6 @@ from tests.simulation.sweep import Search
 from tests.simulation.totals import Totals, joined, load, save
 from tests.simulation.world import Setup, World
 
-PROMISES: dict[str, dict[str, list[str]]] = tomllib.loads((Path(__file__).parent / "promises.toml").read_text())
-DEFECTS = "Defects of other systems"
 BLOCK = 300
 BLOCKS = 3
 EACH = 9
@@ -179,18 +174,3 @@ def test_no_state_within_small_bounds_has_two_owners_or_stands_still(bounds: Bou
     search.run()
     assert search.complete
     assert search.quiet
-
-
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.rule)
-def test_every_mutant_still_has_its_line_in_a_function(mutant: Mutant) -> None:
-    assert len(change_of(mutant).pairs) == 1
-
-
-def test_every_mutant_stands_under_a_sentence_of_the_protocol() -> None:
-    listed = [rule for title, rows in PROMISES.items() if title != DEFECTS for rules in rows.values() for rule in rules]
-    assert sorted(listed) == sorted(mutant.rule for mutant in MUTANTS)
-
-
-def test_every_defect_that_others_had_is_put_back_by_mutants_that_are_there() -> None:
-    listed = {rule for rules in PROMISES[DEFECTS].values() for rule in rules}
-    assert listed <= {mutant.rule for mutant in MUTANTS}
