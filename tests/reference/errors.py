@@ -21,7 +21,7 @@ LEFT_OUT = ("spark_apps.startup",)
 BEGIN, END = "<!-- codes: begin -->\n", "<!-- codes: end -->\n"
 SECTIONS = (
     ("The request or the settings", "Nothing was changed, unless a row says otherwise. ", (0, 1, 2)),
-    ("Another process was faster", "Nothing was written. Repeat the command. ", (3,)),
+    ("Another process was faster", "Nothing was written, except as KPC-034 says. Repeat the command. ", (3,)),
     ("A neighbour does not answer", "", (4,)),
     ("Stored data", "Nothing was changed. ", (5,)),
     ("Of a consumer", "", (6,)),
