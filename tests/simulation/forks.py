@@ -258,6 +258,11 @@ def keep(path: Path, known: object) -> None:
     partial.replace(path)
 
 
+def never_end() -> None:
+    """Take away this process's limit of processor time."""
+    resource.setrlimit(resource.RLIMIT_CPU, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
 def _end_after(cpu_s: float) -> None:
     """Let this process end after these seconds of processor time, or `CPU_S`."""
     resource.setrlimit(resource.RLIMIT_CPU, (min(CPU_S, ceil(cpu_s)), resource.RLIM_INFINITY))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tests.simulation.forks import ROOT, Change, Tests
+from tests.simulation.forks import ROOT, Change, Tests, never_end
 from tests.simulation.history import run_seed
 from tests.simulation.search import SMALL
 from tests.simulation.states import Found
@@ -27,6 +27,7 @@ def _unit(tests: Tests, change: Change) -> bool:
 
 
 def _search(_tests: Tests, _change: Change) -> bool:
+    never_end()
     try:
         for bounds in SMALL:
             Search(bounds).run()
@@ -36,6 +37,7 @@ def _search(_tests: Tests, _change: Change) -> bool:
 
 
 def _simulation(_tests: Tests, _change: Change) -> bool:
+    never_end()
     return any(run_seed(seed).broken for seed in range(SEEDS))
 
 
