@@ -32,15 +32,14 @@ class Proxy:
         self._listener.close()
         self.cut()
 
-    def cut(self) -> int:
-        """Break off every connection, in the middle of whatever it carries; how many."""
+    def cut(self) -> None:
+        """Break off every connection, in the middle of whatever it carries."""
         with self._lock:
             cut, self._open = self._open, set()
         for one in cut:
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
             one.close()
-        return len(cut) // 2
 
     def refuse(self) -> None:
         """Cut everything, and break off whoever comes, until `let_through`."""

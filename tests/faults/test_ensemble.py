@@ -1,15 +1,17 @@
-"""Three ZooKeeper servers, of which the majority is lost for a while; connections that are cut."""
+"""Three ZooKeeper servers, of which the majority is lost for a while; a connection that carries nothing any more."""
 
 import logging
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import count
 
 import pytest
 
+from coordinator_tasks.core.model import State
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedEnsemble, EmbeddedZooKeeper
+from coordinator_tasks.service.nodes.directives import read_directive
+from coordinator_tasks.wiring import open_coordinator
 from tests.faults.proxy import Proxy
 from tests.integration.agent_site import Site, Traffic, wait_for
 from tests.integration.real_site import LIMIT_S, Managed
@@ -18,7 +20,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 ALL = range(4)
 WITHOUT_S = 10.0
 """Without a majority: longer than any session."""
-CUTS = 12
 
 
 @pytest.fixture(scope="module")
@@ -65,33 +66,34 @@ def test_without_a_majority_nothing_is_decided_and_nothing_moves_afterwards(
     managed.judge(sent)
 
 
-def test_connections_that_are_cut_again_and_again_delay_and_nothing_else(
+def test_a_giver_without_zookeeper_is_told_by_the_coordinator_and_the_hand_off_ends(
     zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka
 ) -> None:
-    with Proxy(zookeeper.connect_string) as proxy:
-        managed = Managed(Site(zookeeper.connect_string, kafka.bootstrap_servers))
-        through = replace(managed.site.settings, zookeeper=proxy.address)
-        owners, cut, numbers = "a", 0, count()
-        try:
-            managed.join("a", through)
-            with managed.looping(settings=through):
-                managed.stable("a")
-                traffic = Traffic(managed.site)
-                for name in "bd":
-                    managed.join(name, through)
-                    owners += name
-                    for _ in range(CUTS):
-                        cut += proxy.cut()
-                        managed.ledger.grown([next(numbers) % len(ALL)], "records flow", by=5)
-                    managed.stable(owners)
-                proxy.refuse()
-                managed.ledger.grown(ALL, "everything goes on while ZooKeeper refuses")
-                proxy.let_through()
-                managed.stable(owners)
-                sent = traffic.close()
-                managed.consumed(sent)
-            managed.judge(sent)
-            print(f"\n{cut} connections cut")
-            assert cut > CUTS
-        finally:
-            managed.close()
+    site = Site(zookeeper.connect_string, kafka.bootstrap_servers)
+    site.settings = replace(site.settings, status_token="asked")  # a node is taken only from who has the token
+    managed = Managed(site)
+    try:
+        with Proxy(zookeeper.connect_string) as proxy, managed.looping():
+            giver = managed.join("a", replace(site.settings, zookeeper=proxy.address, session_timeout_s=12.0))
+            managed.stable("a")
+            traffic = Traffic(site)
+            life = site.incarnation("a")
+            proxy.swallow()
+            managed.join("b")
+            wait_for(lambda: managed.state() is State.CLOSING, "the hand-off is under way", LIMIT_S)
+            wait_for(lambda: site.zk.find(site.paths.member("a")) is None, "the session of the giver ends", LIMIT_S)
+            managed.stable("ab")
+            managed.ledger.grown(ALL, "both read, the giver as well")
+            assert site.zk.find(site.paths.member("a")) is None, "the hand-off was over before the giver came back"
+            proxy.let_through()
+            wait_for(lambda: giver.status.health == "ok", "the giver is back", LIMIT_S)
+            managed.stable("ab")
+            sent = traffic.close()
+            managed.consumed(sent)
+        with open_coordinator(site.settings) as c:
+            assert read_directive(c, "a").isolation is None, "who answers is not isolated"
+        assert site.incarnation("a") == life
+        assert sum(len(record.moves) for record in managed.history()) == len(ALL) + len(ALL) // 2
+        managed.judge(sent)
+    finally:
+        managed.close()
