@@ -5,7 +5,9 @@ partitions of the consumers that behave, stay as they are.
 """
 
 import contextlib
+import copy
 import io
+import json
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
@@ -28,9 +30,18 @@ from coordinator_tasks.service.nodes import fleet
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.watch import overview
 from dags.actions import fields
-from tests.faults.malformed import ODD_NUMBERS, ODD_TEXTS, ODD_VALUES, spoiled, tree
 from tests.world.site import LOOP, Site, stable_site
 
+ODD_VALUES: list[object] = [
+    None, True, False, -1, 0, 1.5, 2**63, 2**64, -(2**63), 1e308, "", "x", "a/b", "..", "%2f", "\0", "{{ conf }}", "é" * 40,
+    "'; DROP TABLE offsets; --", [], [[]], [1, 1], {}, {"": ""}, {"0": {"0": {}}}, {"-1": "a"}, {"01": "a"}, {"9" * 30: "a"},
+]  # fmt: skip
+ODD_TEXTS = [
+    "", " ", ".", "..", "../..", "/", "a/b", "//", "%2f", "%2e%2e", "\0", "a\0b", "\n", "a\r\nb", "\x1b[2J", "\u202e", "\ud800",
+    "{{ ds }}", "${HOME}", "$(reboot)", "`id`", "{{ conf.x }}", "'; DROP TABLE x; --", "\" OR 1=1", "<script>", "-rf", "~", "*",
+    "CON", "é", "名", "a b", "a:b", "a\\b", "zookeeper", "x" * 65, "x" * 250, "x" * 100_000,
+]  # fmt: skip
+ODD_NUMBERS = [-1, 0, 1, 2**31, 2**53, 2**63 - 1, 2**63, 10**310, -(10**310), 0.5, 1e308]
 LIAR = "liar"
 GOOD = ("a", "b")
 FORM = Actor("airflow", "mallory", "dag", "run", "task", 1)
@@ -59,6 +70,53 @@ COMMANDS_ONCE = patch.object(typer.main, "get_command", cache(typer.main.get_com
 MOST_EPOCHS = 40
 """What a liar may make the coordinator write in one chunk: each lie of a new kind may have one answer of ours."""
 EXITS = frozenset({0, 1, 2, 3, 4, 5})
+
+
+def spoiled(chance: random.Random, good: bytes) -> bytes:
+    """Odd values and missing fields, huge numbers, cuts, other encodings, nesting, noise, or flips."""
+    match chance.randrange(9):
+        case 0 | 1 | 2:
+            body = json.loads(good)
+            for _ in range(chance.randint(1, 3)):
+                _spoil(chance, body)
+            return json.dumps(body).encode()
+        case 3:
+            return good.replace(b":1", f":{chance.choice(ODD_NUMBERS)}".encode(), chance.randint(1, 4))
+        case 4:
+            return good[: chance.randrange(len(good))]
+        case 5:
+            return good.decode().encode(chance.choice(("utf-16", "utf-32", "utf-8-sig", "cp037")))
+        case 6:
+            return chance.choice((b"[", b'{"a":', b'"', b"9")) * chance.choice((10, 1_000, 100_000)) + good
+        case 7:
+            return chance.choice(
+                (chance.randbytes(chance.randrange(60)), json.dumps(chance.choice(ODD_VALUES)).encode())
+            )
+    flipped = bytearray(good)
+    for _ in range(chance.randint(1, 8)):
+        flipped[chance.randrange(len(good))] = chance.randrange(256)
+    return bytes(flipped)
+
+
+def _spoil(chance: random.Random, place: dict[str, Any]) -> None:
+    """Change or remove something, at any depth."""
+    if not place:
+        return
+    name = chance.choice(sorted(place))
+    if isinstance(place[name], dict) and place[name] and chance.random() < 0.6:
+        _spoil(chance, place[name])
+    elif chance.random() < 0.15:
+        del place[name]
+    elif chance.random() < 0.15:
+        place[chance.choice(ODD_TEXTS[:-1])] = copy.deepcopy(chance.choice(ODD_VALUES))
+    else:
+        place[name] = copy.deepcopy(chance.choice(ODD_VALUES))
+
+
+def tree(site: Site) -> dict[str, bytes]:
+    """Everything that is stored but how far everything was behind, which the loop keeps by itself, a moment a minute."""
+    lags = site.coordinator.paths.lags
+    return {path: node.data for path, node in site.server._nodes.items() if not path.startswith(lags)}
 
 
 def site() -> Site:
