@@ -21,12 +21,11 @@ from coordinator_tasks.core.errors import NotManaged
 from coordinator_tasks.core.machine.world import Policy
 from coordinator_tasks.core.model import Ending, TopicNode
 from coordinator_tasks.core.names import Paths
-from coordinator_tasks.core.ports import Node
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import fleet, history
 from coordinator_tasks.settings import TOKEN_FENCE
 from coordinator_tasks.wiring import Settings
-from tests.faults.checker import Findings, Run, check
+from tests.faults.checker import Run, check
 from tests.faults.failpoints import Kill, enter, traced
 from tests.faults.releases import Releases
 from tests.faults.roles import AGENT_TIMING, COORDINATOR, Life, Rows, consume, coordinate
@@ -49,12 +48,7 @@ class Result:
     reached: tuple[bool, ...]
     problems: tuple[str, ...]
     repeated: int
-    took_s: float
     points: tuple[str, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        return not self.problems
 
 
 class Failed(Exception):
@@ -121,16 +115,15 @@ class Case:
 
     def run(self) -> Result:
         """Everything, and the verdict. What it wrote is deleted when all is well."""
-        began = time.monotonic()
         problems: list[str] = []
-        findings: Findings | None = None
+        repeated = 0
         self.base = self.servers.ends()
         try:
             self._scenario()
             self.close()
             evidence = self._evidence()
             findings = check(evidence)
-            problems = findings.problems()
+            problems, repeated = findings.problems(), len(findings.explained)
             if problems:
                 (self.folder / "evidence").write_text(pprint.pformat(evidence, width=160))
         except Failed as error:
@@ -141,9 +134,7 @@ class Case:
         points = tuple(traced(self.folder)) if not self.kills else ()
         if not problems:
             shutil.rmtree(self.folder)
-        took_s = time.monotonic() - began
-        repetitions = len(findings.explained) if findings is not None else 0
-        return Result(self.kills, reached, tuple(problems), repetitions, took_s, points)
+        return Result(self.kills, reached, tuple(problems), repeated, points)
 
     def _reached(self) -> tuple[bool, ...]:
         """Of each death, whether it has come."""
@@ -265,9 +256,6 @@ class Case:
             with suppress(NotManaged):
                 fleet.record_end(self.coordinator, role, incarnation, Ending.REAPED)
 
-    def _find(self, path: str) -> Node | None:
-        return self.zk.find(path)
-
     def node(self) -> TopicNode:
         return decode_node("", self.zk.get(self.paths.topic(self.topic)).data)
 
@@ -281,7 +269,7 @@ class Case:
 
     def _owned(self, owners: set[str]) -> TopicNode | None:
         """The topic's node, if it is Stable with everything owned by exactly these, each in its present life."""
-        node = stable_node(self._find, self.paths, self.topic)
+        node = stable_node(self.zk.find, self.paths, self.topic)
         if node is None or set(node.assignments.values()) != owners or len(node.assignments) != self.servers.partitions:
             return None
         lives = {owner: self._live(owner) for owner in owners}
@@ -289,7 +277,7 @@ class Case:
 
     def _live(self, consumer: str) -> int:
         """The incarnation that is registered, if it is the present process's; -1 otherwise."""
-        found = self._find(self.paths.member(consumer))
+        found = self.zk.find(self.paths.member(consumer))
         note = self._note(consumer)
         if found is None or not note.exists():
             return -1
@@ -298,17 +286,14 @@ class Case:
 
     def _left(self) -> bool:
         actor = self.actors[FIRST]
-        if not actor.ended:
-            if actor.process is not None and self._live(FIRST) > 0 and actor.process.pid is not None:
-                self._ask_to_leave(actor)
-            return False
-        return self._settled({SECOND})
-
-    def _ask_to_leave(self, actor: Actor) -> None:
-        asked = self.folder / f"asked-{actor.process.pid}"  # type: ignore[union-attr]
-        if not asked.exists():
-            asked.touch()
-            actor.process.terminate()  # type: ignore[union-attr]
+        if actor.ended:
+            return self._settled({SECOND})
+        if actor.process is not None and self._live(FIRST) > 0:
+            asked = self.folder / f"asked-{actor.process.pid}"
+            if not asked.exists():
+                asked.touch()
+                actor.process.terminate()
+        return False
 
     def _consumed(self) -> bool:
         there: dict[int, set[int]] = {p: set() for p in self.base}
@@ -330,7 +315,7 @@ class Case:
         )
 
     def _standing(self) -> str:
-        state = self._find(self.paths.state(self.topic))
+        state = self.zk.find(self.paths.state(self.topic))
         return state.data.decode() if state is not None else "Initial"
 
     def _write_stacks(self) -> None:

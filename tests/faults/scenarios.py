@@ -39,7 +39,7 @@ class Restless(Case):
         self._phase("initial")
         self._start(COORDINATOR)
         listed = self.paths.partition(self.topic, self.servers.partitions - 1)
-        self._await(lambda: self._find(listed) is not None, "the topic is there before its consumer")
+        self._await(lambda: self.zk.find(listed) is not None, "the topic is there before its consumer")
         self._start(FIRST)
         self._await(lambda: self._settled({FIRST}), "Stable with the first consumer")
 
@@ -192,7 +192,7 @@ class Removal(Scenario):
         self._await(self._removed, "Stable with nothing of the removed topic")
 
     def _removed(self) -> bool:
-        node = stable_node(self._find, self.paths, self.topic)
+        node = stable_node(self.zk.find, self.paths, self.topic)
         return node is not None and node.removed and not node.assignments
 
     def _add(self) -> None:

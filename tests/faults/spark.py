@@ -18,7 +18,6 @@ from urllib.error import URLError
 
 from coordinator_tasks.core.codecs.member_codec import decode_member
 from coordinator_tasks.core.model import Ending
-from coordinator_tasks.core.model import State as TopicState
 from coordinator_tasks.devstack.demo.evidence import Row
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
@@ -27,7 +26,6 @@ from coordinator_tasks.wiring import open_coordinator
 from tests.audit_rows import read_audit
 from tests.faults.checker import Run
 from tests.faults.commit_log import CommitLog
-from tests.faults.releases import Releases
 from tests.faults.waking import AFTERWARDS_S, Sleep, judge
 from tests.integration.agent_site import Site, Traffic, ask, wait_for
 from tests.integration.real_site import QUICK, Managed
@@ -50,7 +48,6 @@ class Applications:
         self.folder = folder
         self.site = Site(zookeeper, kafka, partitions=PARTITIONS)
         self.managed = Managed(self.site)
-        self.releases = Releases(self.site.zk, self.site.paths, self.site.topic, PARTITIONS)
         self.commits = CommitLog(kafka)
         self.running: dict[str, SparkProcess] = {}
         self.killed: set[tuple[str, int]] = set()
@@ -117,14 +114,10 @@ class Applications:
         return decode_member("", found.data).incarnation if found is not None else 0
 
     def _is_stable(self, owners: set[str]) -> bool:
-        if self.managed.state() is not TopicState.STABLE:
+        if not self.managed._is_stable(owners):
             return False
         node = self.managed.node()
-        if (
-            len(node.assignments) != PARTITIONS
-            or set(node.assignments.values()) != owners
-            or any(node.incarnations.get(o) != self._life(o) for o in owners)
-        ):
+        if any(node.incarnations.get(o) != self._life(o) for o in owners):
             return False
         there = {(row.partition, row.consumer, row.incarnation) for row in self.rows()}
         return all((p, owner, node.incarnations[owner]) in there for p, owner in node.assignments.items())
@@ -140,7 +133,6 @@ class Applications:
     def _await(self, holds: Callable[[], bool], what: str, look_s: float = LOOK_S) -> None:
         deadline = time.monotonic() + LIMIT_S
         while True:
-            self.releases.see()
             if holds():
                 return
             if time.monotonic() > deadline:
@@ -154,13 +146,14 @@ class Applications:
         self._await(lambda: wanted <= {(r.partition, r.offset) for r in self.rows()}, "everything is processed")
         commits = self.commits.of(self.site.group, self.site.topic)
         rows = self.rows()
+        self.managed.see_releases()
         run = Run(
             base=dict.fromkeys(range(PARTITIONS), 0),
             target=ends,
             rows=[row for row in rows if row.offset < ends[row.partition]],
             commits=[one for one in commits if one.entry.offset <= ends[one.partition]],
             records=self.managed.history(),
-            releases=self.releases.all(),
+            releases=list(self.managed.ledger.releases.values()),
             killed=frozenset(self.killed),
         )
         return judge(run, self.sleeps).problems()

@@ -1,7 +1,6 @@
 """Kill -9 at every point of a batch, for each way to deliver: what is in the table is compared with the log."""
 
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -36,18 +35,11 @@ def counts(
     def walk(name: str) -> dict[str, Counts]:
         delivery, url = walks[name]
         (folder / name).mkdir()
-        began = time.monotonic()
-        found = Walk(sites[name], forks, folder / name, delivery, url, processes).run(POINTS[delivery])
-        print(f"\n{name}: {len(POINTS[delivery])} deaths in {time.monotonic() - began:.0f} s")
-        return found
+        return Walk(sites[name], forks, folder / name, delivery, url, processes).run(POINTS[delivery])
 
     with ThreadPoolExecutor(len(walks)) as threads:
         by_walk = dict(zip(walks, threads.map(walk, walks), strict=True))
-    found = {(name, table): one for name, tables in by_walk.items() for table, one in tables.items()}
-    for (name, table), one in found.items():
-        lost, doubled, sent = len(one.lost), len(one.doubled), sum(one.sent.values())
-        print(f"{name}, table {table}: {sent} records, {lost} lost, {doubled} doubled")
-    yield found
+    yield {(name, table): one for name, tables in by_walk.items() for table, one in tables.items()}
     for site in sites.values():
         site.close()
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_tasks.core.model import MoveKind, State
 from tests.faults.checker import Run
 from tests.faults.commit_log import LoggedCommit
 from tests.faults.test_checker import commit, good, with_commits, with_rows
@@ -13,11 +12,8 @@ from tests.faults.waking import Sleep, judge
 from tests.unit.coordinator_tasks.devstack.demo.demo_evidence import (
     KILL_AT,
     KILLED_OFFSET,
-    RECORDS,
     RELEASED_AT,
     TAKEN_OFFSET,
-    move,
-    record,
     row,
 )
 
@@ -100,22 +96,6 @@ def test_a_stop_that_comes_late_is_caught() -> None:
 def test_a_right_that_came_while_it_slept_is_none_of_its_old_ones() -> None:
     early = replace(SLEEP, epoch=0)
     assert any(text.startswith("unowned: ") for text in judge(awake(), [early]).problems())
-
-
-def test_what_it_is_granted_after_it_woke_up_is_judged_as_anybodys() -> None:
-    lives = {"a": 1, "c": 1}
-    plan = record(
-        7, State.STABLE, State.STARTING, 5, WOKE_AT + 2, moves=(move(0, "b", "a", MoveKind.START),), incarnations=lives
-    )
-    stable = record(8, State.STARTING, State.STABLE, 5, WOKE_AT + 3, incarnations=lives)
-    slept = awake()
-    again = replace(slept, records=[*slept.records, plan, stable], target={**slept.target, 0: RECORDS + 1})
-    more = with_commits(
-        with_rows(again, row(0, RECORDS, "a", 5, WOKE_AT + 2.5)), commit(0, RECORDS + 1, "a", 5, WOKE_AT + 2.6)
-    )
-    verdict = judge(more, [SLEEP])
-    assert verdict.problems() == []
-    assert [len(one.commits) for one in verdict.wakings] == [1]
 
 
 def test_a_broker_that_fences_takes_not_even_what_was_on_its_way() -> None:

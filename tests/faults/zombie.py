@@ -3,52 +3,35 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
 
 from coordinator_tasks.core.codecs.member_codec import decode_member
 from coordinator_tasks.settings import TRANSACTIONAL_FENCE
 from tests.faults.case import FIRST, SECOND, TICK_S, Case, Failed
 from tests.faults.roles import COORDINATOR
-from tests.faults.servers import Servers
 from tests.faults.waking import AFTERWARDS_S, Sleep, judge
 from tests.integration.agent_site import ask
 
 STOP_LIMIT_S = 20.0
-REFUSED = "Kafka refuses its commit"
-
-
-@dataclass(frozen=True, slots=True)
-class Wake:
-    """What a zombie did after it woke up. Times in seconds since then; `batches`: times at which rows passed its sink.
-
-    `refused`: it has reported that Kafka refused its commit.
-    """
-
-    stopped_after_s: float
-    batches: tuple[float, ...]
-    rows: int
-    late_commits: int
-    problems: tuple[str, ...]
-    refused: bool = False
 
 
 class Zombie(Case):
     """Stable with two; one of them sleeps, the other takes over, and the first wakes up."""
 
-    def wake(self, cut_off: Callable[[], None] = lambda: None, reconnect: Callable[[], None] = lambda: None) -> Wake:
-        """The case; `cut_off` and `reconnect` are called around the wake-up: what the zombie cannot reach then."""
+    def wake(
+        self, cut_off: Callable[[], None] = lambda: None, reconnect: Callable[[], None] = lambda: None
+    ) -> list[str]:
+        """What is wrong; `cut_off` and `reconnect` are called around the wake-up: what the zombie cannot reach then."""
         self.base = self.servers.ends()
         try:
             return self._run(cut_off, reconnect)
         except Failed as error:
-            return Wake(0.0, (), 0, 0, (str(error),))
+            return [str(error)]
         finally:
             self.close()
 
-    def _run(self, cut_off: Callable[[], None], reconnect: Callable[[], None]) -> Wake:
+    def _run(self, cut_off: Callable[[], None], reconnect: Callable[[], None]) -> list[str]:
         self.servers.begin_group(self.group, self.base)
         self._phase("initial")
         self._start(COORDINATOR)
@@ -63,14 +46,13 @@ class Zombie(Case):
         cut_off()
         woke_at = time.time()
         os.kill(pid, signal.SIGCONT)  # type: ignore[arg-type]
-        stopped_at, reports = self._stops(address)
+        stopped_at, self.reports = self._stops(address)
         reconnect()
         time.sleep(AFTERWARDS_S)
         self.target = self.servers.ends()
         self._await(self._consumed, "everything is processed")
         self.close()
-        wake = self._judged(Sleep(SECOND, life, epoch, slept_at, woke_at, stopped_at))
-        return replace(wake, refused=any(REFUSED in text for text in reports))
+        return self._judged(Sleep(SECOND, life, epoch, slept_at, woke_at, stopped_at))
 
     def _stops(self, address: str) -> tuple[float, tuple[str, ...]]:
         """When its interface says for the first time that it runs nothing, and what it reports then."""
@@ -83,20 +65,10 @@ class Zombie(Case):
             time.sleep(TICK_S)
         raise Failed(f"the zombie has not stopped within {STOP_LIMIT_S:g} s; see {self.folder}")
 
-    def _judged(self, sleep: Sleep) -> Wake:
+    def _judged(self, sleep: Sleep) -> list[str]:
         verdict = judge(self._evidence(), [sleep], fenced_by_broker=self.fence == TRANSACTIONAL_FENCE)
         (waking,) = verdict.wakings
         problems = verdict.problems()
         if len(waking.batches) > 1 and SECOND not in self.blind:
             problems.append(f"{len(waking.batches)} batches passed after it woke up, and one was under way at most")
-        return Wake(waking.stopped_after_s, waking.batches, len(waking.rows), len(waking.commits), tuple(problems))
-
-
-def sleepers(servers: Servers, folder: Path, numbers: Iterable[int]) -> list[Zombie]:
-    """Cases that are yet to run."""
-    return [Zombie(servers, f"{folder.name}-{number}", folder / str(number)) for number in numbers]
-
-
-def blind(servers: Servers, folder: Path) -> Zombie:
-    """The same where commits are transactions, and the zombie never looks at the committed entries: only the broker stops it."""
-    return Zombie(servers, f"{folder.name}-blind", folder / "blind", fence=TRANSACTIONAL_FENCE, blind=(SECOND,))
+        return problems
