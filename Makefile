@@ -90,7 +90,7 @@ clusters: install  ## the tests on YARN, Kubernetes, Docker, Celery and ensemble
 docs: install  ## writes the site of the documents into build/site; fetches nothing
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-simulate: install  ## SEEDS histories (START= where to begin), added up in build/simulation.pickle
+simulate: install  ## SEEDS histories; START= the first seed, drawn without
 	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),10000) $(if $(START),--start $(START))
 
 search: install  ## every state that the rules can reach, within the bounds of tests/simulation/search.py; LIMIT= seconds, goes on where it ended
@@ -103,7 +103,7 @@ mutants: install  ## which suite notices which broken rule; LIMIT= seconds, goes
 reader: install  ## the reader in the JVM on SEEDS topics of random content; START= the first seed, as a failure names it
 	READER_SEEDS=$(or $(SEEDS),100) READER_START=$(START) $(BIN)/python -m pytest tests/integration/test_reader_content.py -k never_tried
 
-faults: install  ## the long part of the fault tests: deaths at all listed points, pairs, cuts; ONLY= a word; goes on where it ended
+faults: install  ## the long part of the fault tests: deaths at all listed points, pairs; ONLY= a word; goes on where it ended
 	@$(BIN)/python -m tests.clusters --only tests/faults/test_$(ONLY)
 
 freeze: install  ## writes requirements.txt anew from requirements.in, and checks that each Python gets every package

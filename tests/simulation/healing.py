@@ -18,8 +18,8 @@ MAX_ROUNDS = 150
 STAY_ROUNDS = 6
 
 
-def heal(world: World) -> int:
-    """End the faults, undo persons' actions, and let everything continue; return the rounds until all is well.
+def heal(world: World) -> None:
+    """End the faults, undo persons' actions, and let everything continue until all is well.
 
     All must stay well for `STAY_ROUNDS` further rounds. Where only one consumer returns for certain (`Setup.returns`),
     the others own nothing if dead now, or isolated by a person.
@@ -52,7 +52,7 @@ def heal(world: World) -> int:
         if n <= 2 or owners != settled or _wanting(world):
             settled, since = owners, n
         elif n - since >= STAY_ROUNDS:
-            return since + 1
+            return
     raise Broken("settles", f"after {MAX_ROUNDS} rounds: {_wanting(world) or 'owners change again and again'}")
 
 

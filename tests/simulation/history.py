@@ -160,13 +160,13 @@ def run_seed(seed: int, *, traced: bool = False) -> Outcome:
 def run(setup: Setup, actions: Sequence[Action], *, traced: bool = False) -> Outcome:
     """Safety through the actions, then liveness."""
     trace: list[str] | None = [] if traced else None
-    rule, broken, rounds = "", "", 0
+    rule, broken = "", ""
     with without_chance():
         world = World(setup, trace)
         try:
             for action in actions:
                 perform(world, action)
-            rounds = heal(world)
+            heal(world)
         except Broken as error:
             rule, broken = error.rule, str(error)
         except Exception as error:  # noqa: BLE001 - whatever leaves the production code is a finding
@@ -174,17 +174,11 @@ def run(setup: Setup, actions: Sequence[Action], *, traced: bool = False) -> Out
     world.kernel.close()
     oracle = world.oracle
     return Outcome(
-        steps=world.steps,
-        rounds=rounds,
-        operations=world.kernel.operations,
-        transitions=oracle.records,
         rewinds=oracle.rewinds,
-        doubled=sum(progress.doubled for progress in oracle.progress.values()),
         effects=world.effects,
         waits=world.waits,
         lasting=world.lasting,
         checks=oracle.checks,
-        exempt=oracle.exempt,
         digest=world.digest.hexdigest(),
         rule=rule,
         broken=broken,

@@ -75,7 +75,6 @@ class Kernel:
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
-        self.operations = 0
         self._idle: list[_Strand] = []
 
     def io(self, kind: str) -> str:
@@ -86,7 +85,6 @@ class Kernel:
         fiber = strand.fiber
         if not fiber.host.alive:
             raise GreenletExit
-        self.operations += 1
         fiber.at = kind
         strand.parent.switch()
         fault, fiber.fault, fiber.at = fiber.fault, "", ""

@@ -15,7 +15,7 @@ LIFE = 12
 def run_chunk(seeds: tuple[int, int]) -> Totals:
     """Run the seeds from first to last, both included."""
     first, last = seeds
-    totals = Totals(ranges=[seeds])
+    totals = Totals()
     for seed in range(first, last + 1):
         totals.add(run_seed(seed))
     return totals

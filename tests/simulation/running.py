@@ -48,11 +48,9 @@ class Running:
                         return f"{place[0]}-{place[1]} runs at {shown}"
         return ""
 
-    def counted(self, names: Iterable[str]) -> tuple[int, int]:
-        """Return the numbers of unexcused and of excused running partitions of these processes."""
-        excuses = [excuse for name in names for _, excuse in self._runs.get(name, {}).values()]
-        excused = sum(excuse is not None for excuse in excuses)
-        return len(excuses) - excused, excused
+    def unexcused(self, names: Iterable[str]) -> int:
+        """Return the number of unexcused running partitions of these processes."""
+        return sum(excuse is None for name in names for _, excuse in self._runs.get(name, {}).values())
 
 
 def _shape(one: Consumer, news: int) -> tuple[object, ...]:

@@ -11,7 +11,6 @@ states still ahead, and for the tables of nodes and processes.
 import heapq
 import pickle
 import time
-from collections import Counter
 from collections.abc import Hashable, Iterator
 from itertools import count
 from pathlib import Path
@@ -35,7 +34,6 @@ class Search:
         self.bounds = bounds
         self.reached = self.edges = self.quiet = 0
         self.took_s = 0.0
-        self.by_epoch: Counter[int] = Counter()
         self.rules = Rules(bounds)
         self.processes: list[Process | None] = [None]
         self._numbers: dict[Process | None, int] = {None: 0}
@@ -58,11 +56,10 @@ class Search:
         """Return the findings so far."""
         ahead = sum(keys.size for found in self._ahead.values() for keys in found)
         how = "all of them" if self.complete else f"not all: at most {ahead:,} known ones are ahead"
-        epochs = ", ".join(f"{epoch}: {states:,}" for epoch, states in sorted(self.by_epoch.items()))
         numbers = f"{len(self.processes):,} processes, {len(self.rules.nodes):,} nodes, {len(self.rules.states):,} topic states"
         return (
             f"{self.reached:,} states ({how}), {self.edges:,} steps, {self.took_s:.0f} s of a core; "
-            f"{self.quiet:,} quiet ones; by epoch {epochs}; {numbers}"
+            f"{self.quiet:,} quiet ones; {numbers}"
         )
 
     def run(self, limit_s: float = float("inf")) -> None:
@@ -149,7 +146,6 @@ class Search:
         keys = many.without(keys, known)
         self._seen[shared] = many.union(known, keys)
         self.reached += keys.size
-        self.by_epoch[self.rules.epoch(shared)] += keys.size
         columns = [many.column_of(keys, n) for n in places]
         owned = self._check_owners(shared, keys, columns)
         free = np.zeros(keys.size, bool)

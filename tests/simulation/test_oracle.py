@@ -14,9 +14,7 @@ from coordinator_tasks.core.model import Committed, Ending, Handoff, Token, Topi
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.core.protocol.fence import Judgement, start_position
 from coordinator_tasks.core.protocol.holding import Changes, Reading
-from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import directives, fleet, topics
-from coordinator_tasks.service.nodes.observe import load_claims, put_claim
 from spark_apps.agent.ownership import grants, requests
 from spark_apps.agent.ownership.batches import Batches
 from spark_apps.agent.ownership.grants import Grants
@@ -412,21 +410,6 @@ def test_a_new_generation_is_above_what_its_writer_could_know_of(read: bool, ask
         found = replace(node, epoch=token.epoch, generation="another")
         with nullcontext() if holds else pytest.raises(Broken, match=f"epoch {token.epoch} after {token.epoch} was"):
             oracle._new_generation("orders", found, writer.name)
-
-
-def test_who_is_taken_for_ended_and_lives_may_have_a_batch_to_commit() -> None:
-    with settled() as world:
-        _with_records(world)
-        owner = world.alive(world.oracle.nodes["orders"].assignments[0])[0]
-        progress = world.oracle.progress["id-1", 0]
-        assert not progress.tainted
-
-        def refuses(c: Coordinator) -> None:
-            claim = load_claims(c, [owner.consumer], {})[owner.consumer]
-            put_claim(c, claim, replace(claim, ended={owner.incarnation: Ending.REFUSED}))
-
-        world.by_hand(refuses)
-        assert progress.tainted
 
 
 def _fail_twice(world: World, name: str) -> None:

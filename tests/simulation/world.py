@@ -88,7 +88,6 @@ class World:
         self.groups: dict[str, str] = {}
         self.names = tuple("abcd"[: setup.consumers])
         self.task_skew_s = 0.0
-        self.steps = 0
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = 0
         self._hand = Host(self.kernel, "person")
