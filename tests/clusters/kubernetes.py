@@ -80,24 +80,14 @@ class ApiServer(Engine):
             ready=lambda: self.find("/readyz") is not None,
         )
 
-    def add_controllers(self, *more: str) -> None:
-        """They give a set its pods, and an autoscaler its numbers; without a node the pods stay pending."""
-        self.add(
-            "controller-manager",
-            *(str(program("kube")), "kube-controller-manager", f"--kubeconfig={self.kubeconfig}", *more),
-            *(f"--root-ca-file={self.ca}", "--leader-elect=false", "--authorization-always-allow-paths=/healthz"),
-            f"--service-account-private-key-file={self.accounts.key}",
-            ready=lambda: self.find("/api/v1/namespaces/default/serviceaccounts/default") is not None,
-        )
-
-    def ask(self, path: str, body: object = None, *, user: str = ADMIN, method: str = "") -> Any:
+    def ask(self, path: str, body: object = None, *, user: str = ADMIN) -> Any:
         """The answer of the API; with a body, what it has created. Raises `HTTPError`."""
         data = None if body is None else json.dumps(body).encode()
         headers = {
             "Authorization": f"Bearer {self.tokens[user].read_text()}",
             "Content-Type": "application/json",
         }
-        asked = urllib.request.Request(self.url + path, data, headers, method=method or ("POST" if data else "GET"))
+        asked = urllib.request.Request(self.url + path, data, headers)
         with urllib.request.urlopen(asked, timeout=20.0, context=self._context) as answer:
             text = answer.read().decode()
         return json.loads(text) if text.startswith("{") else text
