@@ -188,3 +188,8 @@ def test_airflow_lets_the_launcher_launch() -> None:
     assert f"airflow pools set {pool} " in services["airflow-init"]["command"][-1]
     stop_limit_s = 60 + 30
     assert int(services["launcher"]["stop_grace_period"].removesuffix("s")) > stop_limit_s
+
+
+def test_every_service_waits_until_what_it_needs_is_healthy_or_has_ended_well() -> None:
+    conditions = {one["condition"] for s in services.values() for one in s.get("depends_on", {}).values()}
+    assert conditions == {"service_healthy", "service_completed_successfully"}
