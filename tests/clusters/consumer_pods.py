@@ -1,8 +1,7 @@
 """Consumers as pods of the StatefulSet of `docs/kubernetes/consumers.yaml`, and what their sinks have."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,16 @@ from coordinator_tasks.devstack.demo.evidence import Row
 from coordinator_tasks.devstack.demo.ownership import holdings
 from tests.clusters import images
 from tests.clusters.kubernetes_node import Cluster
-from tests.clusters.shop import seconds_until, settings_secret
+from tests.clusters.shop import Watched, settings_secret
 from tests.integration.real_site import Managed
 from tests.sasl_kafka import SaslKafka
 
 PODS = "/api/v1/namespaces/default/pods"
 SETS = "/apis/apps/v1/namespaces/default/statefulsets"
 ROWS = "/rows"
-LIMIT_S = 400.0
-POLL_S = 0.05
 
 
-class ConsumerPods:
+class ConsumerPods(Watched):
     """The StatefulSet has the name of the site's cluster, so that no other test has a consumer of these ids."""
 
     def __init__(self, cluster: Cluster, broker: SaslKafka, managed: Managed, folder: Path) -> None:
@@ -70,10 +67,10 @@ class ConsumerPods:
         """Return when the pod has ended."""
         self.cluster.kubectl("delete", "pod", consumer)
 
-    def rollout(self) -> float:
-        """Replace all pods, and wait until the last one is ready; the seconds that it takes."""
+    def rollout(self) -> None:
+        """Replace all pods, and wait until the last one is ready."""
         self.cluster.kubectl("rollout", "restart", f"statefulset/{self.name}")
-        return self.wait_for(self._rolled_out, "all pods are of the new revision and ready")
+        self.wait_for(self._rolled_out, "all pods are of the new revision and ready")
 
     def _rolled_out(self) -> bool:
         found = self.cluster.ask(f"{SETS}/{self.name}")
@@ -128,21 +125,12 @@ class ConsumerPods:
         """The one to which its partitions are granted; 0 = it has none."""
         return self.managed.node().incarnations.get(consumer, 0)
 
-    def stable(self, owners: Sequence[str]) -> dict[int, str]:
-        """Wait until exactly these own something and the topic is Stable; who owns what."""
-        self.wait_for(lambda: self.managed._is_stable(owners), f"Stable with {owners}")
-        return dict(self.managed.node().assignments)
-
     def back(self, consumer: str, former: int, owners: Sequence[str]) -> float:
         """Wait until the next incarnation of this id has its partitions; the seconds."""
         return self.wait_for(
             lambda: self.incarnation(consumer) not in (0, former) and self.managed._is_stable(owners),
             f"{consumer} is back",
         )
-
-    def wait_for(self, holds: Callable[[], object], what: str, limit_s: float = LIMIT_S) -> float:
-        """Seconds until `holds`; an error with the words of the pods."""
-        return seconds_until(holds, what, limit_s, POLL_S, self.said)
 
     def said(self) -> str:
         """Pods, events and logs, for a test that fails."""
@@ -181,18 +169,6 @@ class ConsumerPods:
                     found.append(Row(*where, 0, 0.0, one["processed_at"]))
         return found
 
-    def grown(self, what: str, by: int = 30) -> float:
-        """Wait until every partition has so many more rows."""
-        partitions = range(self.managed.site.partitions)
-        self.follow()
-        wanted = {p: len(set(self.managed.ledger.offsets(p))) + by for p in partitions}
-
-        def enough() -> bool:
-            self.follow()
-            return all(len(set(self.managed.ledger.offsets(p))) >= wanted[p] for p in partitions)
-
-        return self.wait_for(enough, what)
-
     def judge(self, sent: int) -> None:
         """Every record that was produced is in the sinks, by its owner, and twice only after a kill."""
 
@@ -205,15 +181,6 @@ class ConsumerPods:
         self.managed.see_releases()
         self.follow()
         self.managed.judge(sent, frozenset(self.killed))
-
-    def silences(self, partitions: Sequence[int], begun_at: float) -> Mapping[int, float]:
-        """Partition → the longest time without a row since then, in seconds."""
-        self.follow()
-        found = {}
-        for partition in partitions:
-            times = sorted(r.processed_at for r in self.managed.ledger.rows if r.partition == partition)
-            found[partition] = max((b - a for a, b in pairwise(times) if b >= begun_at), default=0.0)
-        return found
 
     def end(self) -> None:
         """Delete everything of the manifest, and wait until no process is left."""

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
@@ -53,7 +53,7 @@ class DockerEngine:
         script = INIT.format(**{name: shlex.quote(str(value)) for name, value in words.items()})
         own = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
         spec = ProcessSpec("dockerd", (*own, "sh", "-c", script), folder / "dockerd.log", cwd=folder)
-        self._process = ManagedProcess(spec, ready=lambda: self.docker("info").returncode == 0)
+        self._process = ManagedProcess(spec, ready=self._answers)
         plugins = folder / "config" / "cli-plugins"
         plugins.mkdir(parents=True)
         (plugins / "docker-compose").symlink_to(program("docker-compose"))
@@ -96,21 +96,18 @@ class DockerEngine:
         """The first process of the namespaces, which is the engine itself; empty if it has ended."""
         return psutil.Process(self._process.pid).children() if self._process.running else []
 
-    def docker(self, *words: str, timeout_s: float = COMMAND_S) -> subprocess.CompletedProcess[str]:
-        """One command of Docker; it may fail."""
-        return subprocess.run(
-            ["docker", *words], capture_output=True, text=True, env=self.environment, timeout=timeout_s, check=False
-        )
+    def _answers(self) -> bool:
+        asked = ["docker", "info"]
+        return not subprocess.run(asked, capture_output=True, env=self.environment, check=False).returncode
 
-    def shell(self, text: str, cwd: Path, extra: Mapping[str, str] | None = None) -> str:
+    def shell(self, text: str, cwd: Path) -> str:
         """What a person types on the engine's host; returns what it says, and fails with it."""
         (host,) = self._inside()
         command = ["nsenter", f"--net=/proc/{host.pid}/ns/net", "bash", "-euc", text]
-        environment = {**self.environment, **(extra or {})}
         done = subprocess.run(
             command,
             cwd=cwd,
-            env=environment,
+            env=self.environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -92,8 +92,8 @@ def build_wheel(folder: Path) -> Path:
     return found
 
 
-def airflow_constraints(version: str, folder: Path) -> tuple[Path, str]:
-    """The constraints of a release of Airflow, and where they are from: `published`, or `resolved` for its day."""
+def airflow_constraints(version: str, folder: Path) -> Path:
+    """The constraints of a release of Airflow: those published, or resolved for its day."""
     target = folder / f"constraints-{version}.txt"
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     try:
@@ -107,8 +107,8 @@ def airflow_constraints(version: str, folder: Path) -> tuple[Path, str]:
         day = ("--exclude-newer", AIRFLOW[version])
         form = ("--no-header", "--no-annotate", "--python-version", python)
         _uv("pip", "compile", "--quiet", *day, *form, "--output-file", str(target), str(source))
-        return target, "resolved"
-    return target, "published"
+
+    return target
 
 
 def _uv(*arguments: str) -> str:

@@ -14,10 +14,13 @@ from kazoo.security import make_digest_acl_credential
 
 from coordinator_tasks.core.protocol.kafka_rights import Resource, Side, needed
 from coordinator_tasks.devstack.embedded.ports import free_port
+from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
+from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.settings import Settings, settings_of
 from tests.certificates import Authority, tls_settings
 from tests.integration.secure_kafka import Secure, secure_kafka
+from tests.stable import stable_node
 
 STATUS_TOKEN = "status-token-of-the-site"
 LOGINS = {Side.COORDINATOR: ("coordinator", "pw-one"), Side.CONSUMER: ("consumers", "pw-two")}
@@ -109,6 +112,11 @@ class SecureSite:
             },
         }
 
+    def process(self, name: str, *command: str, env: Mapping[str, str]) -> ManagedProcess:
+        """A process whose working folder is not the checkout."""
+        spec = ProcessSpec(name, command, self.folder / f"{name}.log", env={**env, "PYTHONPATH": ""}, cwd=self.folder)
+        return ManagedProcess(spec, ready=lambda: True)
+
     def make_topic(self, topic: str, group: str, partitions: int) -> None:
         """A topic, with the rights that coordinator and consumers need on it and on its group."""
         admin = self.kafka.admin()
@@ -128,6 +136,12 @@ class SecureSite:
                 producer.produce(topic, json.dumps({"sequence": self.sent, **(value or {})}), partition=partition)
             self.sent += 1
         producer.flush()
+
+
+def owners(c: Coordinator, topic: str, partitions: int) -> set[str]:
+    """Who owns partitions of the topic, once it is Stable with an owner for each; else nobody."""
+    node = stable_node(c.zk.find, c.paths, topic)
+    return set(node.assignments.values()) if node is not None and len(node.assignments) == partitions else set()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
@@ -15,10 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.apache.spark.hooks import spark_submit
+from coordinator_plugin import cluster_mode
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_plugin.launch import LaunchConsumerOperator
 
 from coordinator_tasks.devstack.demo.evidence import Row
+from coordinator_tasks.devstack.embedded.jars import pyspark_home
+from coordinator_tasks.java import find_java
 from coordinator_tasks.settings import plain_settings
 from coordinator_tasks.wiring import open_coordinator
 from tests.audit_rows import read_audit
@@ -28,19 +32,7 @@ from tests.sasl_kafka import SaslKafka
 
 PASSWORD, TOKEN = "planted-kafka-password-7c1e", "planted-status-token-93ab"
 LIMIT_S = 500.0
-POLL_S = 0.25
-
-
-def seconds_until(
-    holds: Callable[[], object], what: str, limit_s: float, poll_s: float, said: Callable[[], str]
-) -> float:
-    """Seconds until `holds`; an error ends with what is `said` then."""
-    begun = time.monotonic()
-    while not holds():
-        if time.monotonic() - begun > limit_s:
-            raise AssertionError(f"not within {limit_s:g} s: {what}\n{said()}")
-        time.sleep(poll_s)
-    return time.monotonic() - begun
+POLL_S = 0.1
 
 
 def settings_secret(cluster: Cluster, broker: SaslKafka, managed: Managed) -> str:
@@ -52,7 +44,63 @@ def settings_secret(cluster: Cluster, broker: SaslKafka, managed: Managed) -> st
     return name
 
 
-class Shop(ABC):
+def launch(monkeypatch: pytest.MonkeyPatch, connections: dict[str, dict[str, Any]], **fields: Any) -> None:
+    """Launch `a` as a task does, with these connections; `fields` are those of the operator."""
+    for name, connection in connections.items():
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps(connection))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    LaunchConsumerOperator(task_id="launch", consumer="a", **fields)._launch(CoordinatorHook(fields["cluster"]))
+
+
+def submit_to_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process submit; only the provider's client is missing here: it follows drivers, which no launch here does."""
+    monkeypatch.setenv("SPARK_HOME", str(pyspark_home()))
+    monkeypatch.setenv("JAVA_HOME", str(find_java().home))
+    monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
+    monkeypatch.setattr(cluster_mode, "provider_problem", lambda _: "")
+
+
+class Watched(ABC):
+    """A managed topic whose consumers run on an engine."""
+
+    managed: Managed
+
+    @abstractmethod
+    def said(self) -> str:
+        """What the engine and the consumers say, for a test that fails."""
+
+    @abstractmethod
+    def follow(self) -> None:
+        """Take the new rows over into the ledger."""
+
+    def wait_for(self, holds: Callable[[], object], what: str, limit_s: float = LIMIT_S) -> float:
+        """Seconds until `holds`; an error with what is said then."""
+        begun = time.monotonic()
+        while not holds():
+            if time.monotonic() - begun > limit_s:
+                raise AssertionError(f"not within {limit_s:g} s: {what}\n{self.said()}")
+            time.sleep(POLL_S)
+        return time.monotonic() - begun
+
+    def stable(self, owners: Collection[str]) -> dict[int, str]:
+        """Wait until exactly these own something and the topic is Stable; who owns what."""
+        self.wait_for(lambda: self.managed._is_stable(owners), f"Stable with {owners}")
+        return dict(self.managed.node().assignments)
+
+    def grown(self, what: str, by: int = 30) -> float:
+        """Wait until every partition has so many more rows."""
+        self.follow()
+        ledger = self.managed.ledger
+        wanted = {p: len(set(ledger.offsets(p))) + by for p in range(self.managed.site.partitions)}
+
+        def enough() -> bool:
+            self.follow()
+            return all(len(set(ledger.offsets(p))) >= count for p, count in wanted.items())
+
+        return self.wait_for(enough, what)
+
+
+class Shop(Watched):
     """The rows of `a` come by its audit, in `audit`; Kafka asks for a password."""
 
     def __init__(self, broker: SaslKafka, managed: Managed, folder: Path) -> None:
@@ -61,14 +109,10 @@ class Shop(ABC):
         self.audit.mkdir()
         self._taken: Counter[int] = Counter()  # rows of each incarnation
 
-    @abstractmethod
-    def said(self) -> str:
-        """What the engine and the consumer say, for a test that fails."""
-
     def submit(
         self, monkeypatch: pytest.MonkeyPatch, spark: dict[str, Any], application: str, conf: dict[str, str]
-    ) -> float:
-        """Launch `a` as a task does, with this Spark connection; returns the seconds that it takes."""
+    ) -> None:
+        """Launch `a` with this Spark connection."""
         host, _, port = self.managed.site.zookeeper.partition(":")
         kafka = {
             "bootstrap.servers": self.broker.sasl_bootstrap_servers,
@@ -85,22 +129,16 @@ class Shop(ABC):
             "KAFKA_DEFAULT": {"conn_type": "kafka", "login": "alice", "password": PASSWORD, "extra": kafka},
             "SPARK_DEFAULT": spark,
         }
-        for name, connection in connections.items():
-            monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps(connection))
         monkeypatch.setenv("COORDINATOR_CLUSTERS", self.managed.site.cluster)
-        monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-        begun = time.monotonic()
-        operator = LaunchConsumerOperator(
-            task_id="launch",
-            consumer="a",
+        launch(
+            monkeypatch,
+            connections,
             cluster=self.managed.site.cluster,
             application=application,
             application_args=["--default", "spark_apps.pipelines.audit:build", "--set", f"auditFolder={self.audit}"],
             conf=conf,
             base=str(self.folder / "runs"),
         )
-        operator._launch(CoordinatorHook(self.managed.site.cluster))
-        return time.monotonic() - begun
 
     def incarnation(self) -> int:
         """Of the registered `a`; 0 = it is not registered."""
@@ -126,23 +164,3 @@ class Shop(ABC):
                 Row("a", incarnation, one["epoch"], one["partition"], one["offset"], 0, 0.0, one["processed_at"])
                 for one in new
             ]
-
-    def wait_for(self, holds: Callable[[], object], what: str, limit_s: float = LIMIT_S) -> float:
-        """Seconds until `holds`; an error with the engine's own words."""
-        return seconds_until(holds, what, limit_s, POLL_S, self.said)
-
-    def stable(self, owners: str) -> dict[int, str]:
-        self.wait_for(lambda: self.managed._is_stable(owners), f"Stable with {owners}")
-        return dict(self.managed.node().assignments)
-
-    def grown(self, what: str, by: int = 30) -> float:
-        """Wait until every partition has so many more rows."""
-        self.follow()
-        ledger = self.managed.ledger
-        wanted = {p: len(ledger.offsets(p)) + by for p in range(self.managed.site.partitions)}
-
-        def enough() -> bool:
-            self.follow()
-            return all(len(ledger.offsets(p)) >= count for p, count in wanted.items())
-
-        return self.wait_for(enough, what)

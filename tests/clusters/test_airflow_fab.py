@@ -44,7 +44,7 @@ class Site:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder, port = tmp_path_factory.mktemp("fab"), free_port()
-    constraints, _ = airflow_constraints(VERSION, folder)
+    constraints = airflow_constraints(VERSION, folder)
     installed = new_environment(folder / "environment")
     wheel = build_wheel(folder / "dist")
     fab = "apache-airflow-providers-fab"

@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,21 +13,16 @@ import pytest
 from coordinator_plugin.forms import FORMS
 from selenium.webdriver.common.by import By
 
-from coordinator_tasks.core.codecs import codec
-from coordinator_tasks.core.model import State
 from coordinator_tasks.core.protocol.kafka_rights import Side
-from coordinator_tasks.devstack.embedded.ports import free_port
-from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
-from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.devstack.embedded.processes import ManagedProcess
 from coordinator_tasks.wiring import open_coordinator
 from tests.clusters.environments import AIRFLOW, ROOT, Environment, airflow_constraints, build_wheel, new_environment
-from tests.clusters.secure_site import SecureSite, secure_site
+from tests.clusters.secure_site import SecureSite, owners, secure_site
 from tests.clusters.standalone_airflow import BUNDLES, StandaloneAirflow
-from tests.integration.airflow_site import eventually, state_of
+from tests.integration.airflow_site import eventually
 from tests.integration.browser import CHROMIUM, DRIVER, signed_in
 
 pytestmark = [pytest.mark.clusters, pytest.mark.timeout(2_400)]
-Record = Callable[[str, object], None]
 OLDEST = "3.2.2"
 """With it, consumers run in an environment of the oldest packages that we allow."""
 REFUSED = "3.1.8"
@@ -56,23 +51,13 @@ class Story:
         folder = self.site.folder
         options = ("--settings", str(self.site.settings_file(Side.CONSUMER)), "--sink", str(folder / f"{name}.jsonl"))
         command = (str(self.consumers.python), "-m", "spark_apps.plain", "--consumer", name, *options)
-        env = {**self.consumers.environ(), "PYTHONPATH": ""}
-        return ManagedProcess(
-            ProcessSpec(name, command, folder / f"{name}.log", env=env, cwd=folder), ready=lambda: True
-        )
+        return self.site.process(name, *command, env=self.consumers.environ())
 
     def rows(self, name: str) -> set[tuple[int, int]]:
         """Partition and offset of what a consumer has written."""
         file = self.site.folder / f"{name}.jsonl"
         lines = file.read_text().splitlines() if file.exists() else []
         return {(row["partition"], row["offset"]) for row in map(json.loads, lines)}
-
-    def owners(self, c: Coordinator) -> set[str]:
-        """Who owns partitions of the topic, once it is Stable with an owner for each; else nobody."""
-        if state_of(c, TOPIC) is not State.STABLE:
-            return set()
-        node = codec.decode_node("", c.zk.get(c.paths.topic(TOPIC)).data)
-        return set(node.assignments.values()) if len(node.assignments) == PARTITIONS else set()
 
 
 def lowest_bounds() -> Iterator[str]:
@@ -83,9 +68,9 @@ def lowest_bounds() -> Iterator[str]:
 
 
 @contextmanager
-def story_of(version: str, folder: Path, record: Record) -> Iterator[Story]:
+def story_of(version: str, folder: Path) -> Iterator[Story]:
     wheel = build_wheel(folder / "dist")
-    constraints, origin = airflow_constraints(version, folder)
+    constraints = airflow_constraints(version, folder)
     installed = new_environment(folder / "airflow-environment")
     installed.install(f"apache-airflow=={version}", constraints=constraints)
     before = installed.packages()
@@ -93,8 +78,6 @@ def story_of(version: str, folder: Path, record: Record) -> Iterator[Story]:
     installed.check()
     after = installed.packages()
     assert {name: after[name] for name in before} == before, "nothing that was there is another version now"
-    record("constraints", origin)
-    record("packages", f"{len(before)} and {len(after) - len(before)} more")
     consumers = new_environment(folder / "consumers-environment")
     consumers.install(str(wheel), *(lowest_bounds() if version == OLDEST else ()))
     assert "librdkafka" in consumers.run("coordinator", "version", env={})
@@ -114,22 +97,20 @@ def story_of(version: str, folder: Path, record: Record) -> Iterator[Story]:
 
 @pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="Chromium and chromedriver are not installed")
 @pytest.mark.parametrize("version", WORKS)
-def test_a_plain_airflow_of_this_version_runs_a_whole_rebalance(
-    version: str, tmp_path: Path, record_property: Record
-) -> None:
-    with story_of(version, tmp_path, record_property) as story:
+def test_a_plain_airflow_of_this_version_runs_a_whole_rebalance(version: str, tmp_path: Path) -> None:
+    with story_of(version, tmp_path) as story:
         story.site.make_topic(TOPIC, GROUP, PARTITIONS)
         what_airflow_lists(story)
         what_the_buttons_say(story)
         make_connections(story)
         dags_are_there_and_paused(story)
-        with rebalanced(story, record_property):
+        with rebalanced(story):
             pages(story, tmp_path)
 
 
 def test_an_older_airflow_is_refused_by_the_installer(tmp_path: Path) -> None:
     """It has no way to ask for the events of an asset since a time, which keeps runs from starting one another without end."""
-    constraints, _ = airflow_constraints(REFUSED, tmp_path)
+    constraints = airflow_constraints(REFUSED, tmp_path)
     installed = new_environment(tmp_path / "environment")
     installed.install(f"apache-airflow=={REFUSED}", constraints=constraints)
     with pytest.raises(AssertionError, match=r"apache-airflow>=3\.2\.2"):
@@ -147,34 +128,13 @@ def what_airflow_lists(story: Story) -> None:
 
 
 def what_the_buttons_say(story: Story) -> None:
-    """Good settings are green; each wrong one says in a sentence what is wrong."""
-    airflow, good = story.airflow, story.site.connections()
+    """Good settings are green; a wrong password is red, in one line without a secret."""
+    good = story.site.connections()
     for connection in good.values():
-        green, said = airflow.test_connection(connection)
+        green, said = story.airflow.test_connection(connection)
         assert green, said
-    zookeeper, kafka = good["zookeeper_default"], good["kafka_default"]
-    nobody = free_port()
-    wrong_ca = story.site.folder / "certificates" / "site-zookeeper.crt"
-    for wrong, named in (
-        (
-            changed(zookeeper, zookeeper_access={"ca": str(wrong_ca)}),
-            "its certificate is not signed by an authority in",
-        ),
-        (changed(zookeeper, chrot="/x"), "chrot"),
-        ({**zookeeper, "port": nobody, "extra": json.dumps({"answer_timeout_s": 2})}, str(nobody)),
-        ({**kafka, "password": "wrong"}, "password"),
-        (changed(kafka, **{"ssl.ca.location": str(wrong_ca)}), "certificate"),
-        ({**kafka, "port": nobody}, str(nobody)),
-    ):
-        green, said = airflow.test_connection(wrong)
-        assert (green, named in said) == (False, True), said
-        assert "pw-one" not in said
-        assert "\n" not in said.strip()
-
-
-def changed(connection: Mapping[str, Any], **extra: object) -> dict[str, Any]:
-    """With other entries in the extra."""
-    return {**connection, "extra": json.dumps({**json.loads(connection["extra"]), **extra})}
+    green, said = story.airflow.test_connection({**good["kafka_default"], "password": "wrong"})
+    assert (green, "password" in said, "pw-one" in said, "\n" in said.strip()) == (False, True, False, False), said
 
 
 def make_connections(story: Story) -> None:
@@ -194,7 +154,7 @@ def our_dags(story: Story) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def rebalanced(story: Story, record: Record) -> Iterator[None]:
+def rebalanced(story: Story) -> Iterator[None]:
     """Two consumers, records, a drain: Airflow does all of it. Within the block the second consumer owns the topic."""
     airflow, site = story.airflow, story.site
     for name in MOVING:
@@ -205,21 +165,20 @@ def rebalanced(story: Story, record: Record) -> Iterator[None]:
         for one in (first, second):
             ending.callback(one.kill)
         first.start()
-        eventually(lambda: story.owners(c) == {"a"})
+        eventually(lambda: owners(c, TOPIC, PARTITIONS) == {"a"})
         site.produce(TOPIC, PARTITIONS, 50)
         eventually(lambda: len(story.rows("a")) == 50 * PARTITIONS)
         second.start()
-        eventually(lambda: story.owners(c) == {"a", "b"})
+        eventually(lambda: owners(c, TOPIC, PARTITIONS) == {"a", "b"})
         site.produce(TOPIC, PARTITIONS, 50)
         eventually(lambda: story.rows("b"))
         airflow.run(PREFIX + "drain", consumer="a", why="new host", dry_run=False)
-        eventually(lambda: story.owners(c) == {"b"})
+        eventually(lambda: owners(c, TOPIC, PARTITIONS) == {"b"})
         eventually(lambda: not first.running, LEAVE_LIMIT_S)
         site.produce(TOPIC, PARTITIONS, 50)
         every = {(partition, offset) for partition in range(PARTITIONS) for offset in range(150)}
         eventually(lambda: story.rows("a") | story.rows("b") == every)
         assert not story.rows("a") & story.rows("b"), "no record twice"
-        record("records", f"{len(every)}, none lost, none twice")
         yield
 
 

@@ -5,8 +5,7 @@ Twice: on servers with passwords and certificates, and by the page's variant for
 
 import os
 import re
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,6 @@ from tests.integration.secure_kafka import ADMIN, password
 from tests.terminal import Terminal
 
 pytestmark = [pytest.mark.clusters, pytest.mark.timeout(2_400)]
-Record = Callable[[str, object], None]
 AIRFLOW, SPARK = "3.3.2", "4.3.0"
 PAGE = ROOT / "docs" / "install.md"
 MOST_STEPS = 15
@@ -121,23 +119,23 @@ def values_of(site: SecureSite) -> dict[str, str]:
     }
 
 
-def test_the_page_is_typed_in_and_the_records_are_in_the_table(tmp_path: Path, record_property: Record) -> None:
+def test_the_page_is_typed_in_and_the_records_are_in_the_table(tmp_path: Path) -> None:
     with secure_site(tmp_path / "site") as site:
-        type_in(steps(PAGE.read_text()), values_of(site), tmp_path, record_property)
+        type_in(steps(PAGE.read_text()), values_of(site), tmp_path)
 
 
 def test_the_variant_without_passwords_is_typed_in_and_the_records_are_in_the_table(
-    zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, tmp_path: Path, record_property: Record
+    zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
     site = {"KAFKA": kafka.bootstrap_servers, "KAFKA_ADMIN": "/dev/null", "ZOOKEEPER": zookeeper.connect_string}
-    type_in(steps_without_passwords(PAGE.read_text()), site, tmp_path, record_property)
+    type_in(steps_without_passwords(PAGE.read_text()), site, tmp_path)
 
 
-def type_in(every: Mapping[int, Step], site: Mapping[str, str], tmp_path: Path, record_property: Record) -> None:
+def type_in(every: Mapping[int, Step], site: Mapping[str, str], tmp_path: Path) -> None:
     """All steps in one terminal; `site`: where the servers are, for the first step."""
     assert len(every) <= MOST_STEPS
     look = every[max(every)].block
-    constraints, _ = airflow_constraints(AIRFLOW, tmp_path)
+    constraints = airflow_constraints(AIRFLOW, tmp_path)
     installed = new_environment(tmp_path / "airflow-environment", pip=True)
     installed.install(f"apache-airflow=={AIRFLOW}", constraints=constraints)
     spark = new_environment(tmp_path / "spark-environment", pip=True)
@@ -147,7 +145,6 @@ def type_in(every: Mapping[int, Step], site: Mapping[str, str], tmp_path: Path, 
         airflow = StandaloneAirflow(installed, tmp_path / "home")
         ending.callback(airflow.kill)
         airflow.start()
-        began_s = time.monotonic()
         shell = {**airflow.spec.env, "PATH": f"{kafka_commands(tmp_path / 'kafka')}:/usr/local/bin:/usr/bin:/bin"}
         terminal = Terminal(tmp_path / "terminal", marked_environment({**shell, "PYTHONPATH": ""}))
         own = {
@@ -159,7 +156,6 @@ def type_in(every: Mapping[int, Step], site: Mapping[str, str], tmp_path: Path, 
             "SPARK_MASTER": "local[2]",
         }
         for number, step in every.items():
-            stepped_s = time.monotonic()
             if number == 1:
                 terminal.type_in(filled_in(step.block, {**own, **site}))
             elif step.block == look:
@@ -173,11 +169,8 @@ def type_in(every: Mapping[int, Step], site: Mapping[str, str], tmp_path: Path, 
                 assert step.title.startswith("Restart Airflow"), "every other step has a block"
                 airflow = restarted(airflow, terminal)
                 ending.callback(airflow.kill)
-            print(f"{number}. {step.title}: {time.monotonic() - stepped_s:.0f} s", flush=True)
         said = eventually(lambda: (said := shown(terminal, look)).count("('orders', ") == 3 and said)
         assert "Stable" in said
-        record_property("steps", len(every))
-        record_property("minutes", round((time.monotonic() - began_s) / 60, 1))
 
 
 def shown(terminal: Terminal, block: str) -> str:

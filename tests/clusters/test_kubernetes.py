@@ -1,31 +1,23 @@
 """What a launch creates on a real Kubernetes API server: the driver's pod, and where no secret stands."""
 
 import json
-import os
 import re
-import sys
 import urllib.error
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from airflow.providers.apache.spark.hooks import spark_submit
-from coordinator_plugin import cluster_mode
-from coordinator_plugin.hook import CoordinatorHook
-from coordinator_plugin.launch import LaunchConsumerOperator
 
-from coordinator_tasks.devstack.embedded.jars import pyspark_home
-from coordinator_tasks.java import find_java
 from tests.clusters.kubernetes import SUBMITTER, TOKENS, ApiServer
+from tests.clusters.shop import PASSWORD, TOKEN, launch, submit_to_kubernetes
 from tests.integration.airflow_site import eventually
 from tests.unit.repository.test_pod_security import PODS
 
 pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(1800)]
 MANIFESTS = Path(__file__).resolve().parents[2] / "docs" / "kubernetes"
 APPLICATION = "local:///opt/coordinator/spark_apps/main.py"
-PASSWORD, TOKEN = "planted-kafka-password-7c1e", "planted-status-token-93ab"
 NAMESPACE = "/api/v1/namespaces/default"
 
 
@@ -40,7 +32,8 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
         yield started
 
 
-def launch(api: ApiServer, monkeypatch: pytest.MonkeyPatch, base: Path) -> None:
+def launched(api: ApiServer, monkeypatch: pytest.MonkeyPatch, base: Path) -> None:
+    spark = {"deploy-mode": "cluster", "namespace": "default"}
     connections: dict[str, dict[str, Any]] = {
         "ZOOKEEPER_DEFAULT": {"conn_type": "generic", "host": "z:1", "extra": {"status_token": TOKEN}},
         "KAFKA_DEFAULT": {
@@ -50,24 +43,13 @@ def launch(api: ApiServer, monkeypatch: pytest.MonkeyPatch, base: Path) -> None:
             "password": PASSWORD,
             "extra": {"security.protocol": "SASL_SSL"},
         },
-        "SPARK_DEFAULT": {
-            "conn_type": "spark",
-            "host": f"k8s://{api.url}",
-            "extra": {"deploy-mode": "cluster", "namespace": "default"},
-        },
+        "SPARK_DEFAULT": {"conn_type": "spark", "host": f"k8s://{api.url}", "extra": spark},
     }
-    for name, connection in connections.items():
-        monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps(connection))
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("SPARK_HOME", str(pyspark_home()))
-    monkeypatch.setenv("JAVA_HOME", str(find_java().home))
-    # Only the provider's client is missing here: it follows drivers, which this launch does not.
-    monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
-    monkeypatch.setattr(cluster_mode, "provider_problem", lambda _: "")
+    submit_to_kubernetes(monkeypatch)
     submission = "spark.kubernetes.authenticate.submission"
-    LaunchConsumerOperator(
-        task_id="launch",
-        consumer="a",
+    launch(
+        monkeypatch,
+        connections,
         cluster="main",
         application=APPLICATION,
         application_args=["--default", "spark_apps.pipelines.audit:build"],
@@ -81,15 +63,14 @@ def launch(api: ApiServer, monkeypatch: pytest.MonkeyPatch, base: Path) -> None:
             "spark.kubernetes.executor.podTemplateFile": str(MANIFESTS / "executor-pod.yaml"),
             "spark.driver.memory": "512m",
         },
-    )._launch(CoordinatorHook("main"))
+    )
 
 
 def test_a_launch_makes_a_driver_whose_secrets_are_references_with_the_rights_of_the_manifests_alone(
-    api: ApiServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, record_property: Callable[[str, object], None]
+    api: ApiServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    launch(api, monkeypatch, tmp_path)
+    launched(api, monkeypatch, tmp_path)
     (pod,) = api.ask(f"{NAMESPACE}/pods")["items"]
-    record_property("pod", pod["metadata"]["name"])
     policies = api.ask("/apis/networking.k8s.io/v1/namespaces/default/networkpolicies")["items"]
     closed = [one["spec"]["podSelector"]["matchLabels"]["spark-role"] for one in policies]
     assert set(closed) <= {"executor"}, "the coordinator reaches the driver"

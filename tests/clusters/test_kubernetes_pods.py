@@ -1,7 +1,6 @@
 """Consumers as driver pods on a real Kubernetes: kubelet, containerd and the image that the documentation builds."""
 
 import signal
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,20 +9,16 @@ from urllib.parse import urlsplit
 
 import psutil
 import pytest
-from airflow.providers.apache.spark.hooks import spark_submit
-from coordinator_plugin import cluster_mode
 
 from coordinator_tasks.allowed_launches import AllowedLaunches
 from coordinator_tasks.core.model import Fleet
-from coordinator_tasks.devstack.embedded.jars import pyspark_home
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
-from coordinator_tasks.java import find_java
 from coordinator_tasks.service.nodes import directives, fleet
 from coordinator_tasks.wiring import open_coordinator
 from tests.clusters import images
 from tests.clusters.kubernetes import SUBMITTER
 from tests.clusters.kubernetes_node import Cluster
-from tests.clusters.shop import PASSWORD, TOKEN, Shop, settings_secret
+from tests.clusters.shop import PASSWORD, TOKEN, Shop, settings_secret, submit_to_kubernetes
 from tests.integration.agent_site import Site, Traffic
 from tests.integration.real_site import Managed
 from tests.sasl_kafka import SaslKafka
@@ -43,16 +38,12 @@ class PodShop(Shop):
         self.audit.chmod(0o777)  # pods run as another user
         self.secret = settings_secret(cluster, broker, managed)
 
-    def launch(self, monkeypatch: pytest.MonkeyPatch) -> float:
-        """Launch `a` as a task does, with the rights of the documented account; returns the seconds that it takes."""
-        monkeypatch.setenv("SPARK_HOME", str(pyspark_home()))
-        monkeypatch.setenv("JAVA_HOME", str(find_java().home))
-        # Only the provider's client is missing here: it follows drivers, which this launch does not.
-        monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
-        monkeypatch.setattr(cluster_mode, "provider_problem", lambda _: "")
+    def launch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Launch `a` as a task does, with the rights of the documented account."""
+        submit_to_kubernetes(monkeypatch)
         extra = {"deploy-mode": "cluster", "namespace": "default"}
         connection = {"conn_type": "spark", "host": f"k8s://{self.cluster.url}", "extra": extra}
-        return self.submit(monkeypatch, connection, APPLICATION, self.conf())
+        self.submit(monkeypatch, connection, APPLICATION, self.conf())
 
     def conf(self) -> dict[str, str]:
         submission, driver = "spark.kubernetes.authenticate.submission", "spark.kubernetes.driver"
@@ -125,15 +116,15 @@ def shop(
 
 
 def test_a_driver_pod_registers_reads_hands_over_and_leaves_when_it_is_deleted(
-    shop: PodShop, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
+    shop: PodShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     managed = shop.managed
     traffic = Traffic(managed.site, per_second=20)
     try:
-        record_property("submitted_s", round(shop.launch(monkeypatch)))
-        record_property("registered_s", round(shop.wait_for(shop.incarnation, "a registers")))
+        shop.launch(monkeypatch)
+        shop.wait_for(shop.incarnation, "a registers")
         shop.stable("a")
-        record_property("rows_s", round(shop.grown("rows of a"), 1))
+        shop.grown("rows of a")
         (pod,) = shop.running()
         assert urlsplit(shop.address()).hostname == pod["status"]["podIP"]
         names = [one["metadata"]["name"] for one in shop.cluster.ask(PODS)["items"]]
@@ -145,9 +136,7 @@ def test_a_driver_pod_registers_reads_hands_over_and_leaves_when_it_is_deleted(
         managed.join("b")
         assert sorted(shop.stable("ab").values()) == ["a", "a", "b", "b"]
         shop.grown("both read")
-        begun = time.monotonic()
         shop.cluster.kubectl("delete", "pod", pod["metadata"]["name"])
-        record_property("left_s", round(time.monotonic() - begun, 1))
         shop.stable("b")
 
         shop.launch(monkeypatch)
@@ -157,7 +146,7 @@ def test_a_driver_pod_registers_reads_hands_over_and_leaves_when_it_is_deleted(
         with open_coordinator(managed.site.settings) as c:
             directives.drain(c, "a", "test", "it leaves")
         shop.stable("b")
-        record_property("drained_s", round(shop.wait_for(lambda: not shop.running(), "the driver ends"), 1))
+        shop.wait_for(lambda: not shop.running(), "the driver ends")
     finally:
         sent = traffic.close()
     (drained,) = shop.drivers()
@@ -188,8 +177,8 @@ def test_kill_9_of_a_driver_makes_the_fleet_alone_start_it_again(
             (dead,) = shop.drivers()
             assert dead["status"]["containerStatuses"][0]["restartCount"] == 0, "Kubernetes starts it not again"
             shop.launch(monkeypatch)
-            took = shop.wait_for(lambda: shop.incarnation() > first, "it is launched again")
-            record_property("relaunched_s", round(took))
+            shop.wait_for(lambda: shop.incarnation() > first, "it is launched again")
+
             shop.stable("a")
             shop.grown("rows of the new incarnation")
             assert len(shop.running()) == 1

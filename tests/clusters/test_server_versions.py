@@ -1,6 +1,6 @@
 """Brokers and ZooKeepers of several versions: a join by hand-offs while records flow, with both fences."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from tests.integration.agent_site import Site
 from tests.integration.real_site import Managed
 
 pytestmark = [pytest.mark.clusters, pytest.mark.timeout(900)]
-Record = Callable[[str, object], None]
 RECORDS = 100
 
 
@@ -41,8 +40,7 @@ def rebalance(zookeeper: str, kafka: str, fence: str) -> None:
 
 
 @pytest.fixture(params=server_versions.KAFKA)
-def broker(request: pytest.FixtureRequest, tmp_path: Path, record_property: Record) -> Iterator[str]:
-    record_property("kafka", request.param)
+def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     with server_versions.kafka_of(request.param), EmbeddedKafka(tmp_path / "kafka") as server:
         told = kafka_versions([server.bootstrap_servers], {})
         assert told == {server.bootstrap_servers: request.param.rpartition(".")[0]}, "what the command doctor shows"
@@ -50,8 +48,7 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path, record_property: Reco
 
 
 @pytest.fixture(params=server_versions.ZOOKEEPER)
-def store(request: pytest.FixtureRequest, tmp_path: Path, record_property: Record) -> Iterator[EmbeddedZooKeeper]:
-    record_property("zookeeper", request.param)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
     with server_versions.zookeeper_of(request.param), EmbeddedZooKeeper(tmp_path / "zookeeper") as server:
         yield server
 
@@ -61,10 +58,7 @@ def test_a_rebalance_on_a_broker_of_this_version(zookeeper: EmbeddedZooKeeper, b
     rebalance(zookeeper.connect_string, broker, fence)
 
 
-def test_a_rebalance_on_a_zookeeper_of_this_version(
-    store: EmbeddedZooKeeper, kafka: EmbeddedKafka, record_property: Record
-) -> None:
+def test_a_rebalance_on_a_zookeeper_of_this_version(store: EmbeddedZooKeeper, kafka: EmbeddedKafka) -> None:
     (said,) = zookeeper_versions(store.connect_string, ZooKeeperAccess()).values()
     assert said in server_versions.ZOOKEEPER
-    record_property("says", said)
     rebalance(store.connect_string, kafka.bootstrap_servers, "")

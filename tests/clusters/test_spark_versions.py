@@ -4,7 +4,7 @@ import os
 import signal
 import sqlite3
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,19 +12,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from coordinator_tasks.core.codecs import codec
-from coordinator_tasks.core.model import State
 from coordinator_tasks.core.protocol.kafka_rights import Side
-from coordinator_tasks.devstack.embedded.processes import ManagedProcess, ProcessSpec
-from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_tasks.devstack.embedded.processes import ManagedProcess
 from coordinator_tasks.wiring import open_coordinator
 from tests.clusters.environments import Environment, build_wheel, new_environment
-from tests.clusters.secure_site import SecureSite, secure_site
-from tests.integration.airflow_site import eventually, state_of
+from tests.clusters.secure_site import SecureSite, owners, secure_site
+from tests.integration.airflow_site import eventually
 from tests.integration.spark_submit import SUBMIT
 
 pytestmark = [pytest.mark.clusters, pytest.mark.timeout(1_500)]
-Record = Callable[[str, object], None]
 WORKS, FAILS = ("3.5.7", "4.0.1", "4.1.0", "4.2.0", "4.3.0"), "3.4.4"
 TOPIC, GROUP, PARTITIONS = "orders", "orders-billing", 4
 ORDER = {"order_id": "o1", "product": "tea", "quantity": 2, "price": "1.50", "ordered_at": "2026-11-21T08:15:00Z"}
@@ -46,12 +42,6 @@ class SparkSite:
     site: SecureSite
     environment: Environment
 
-    def process(self, name: str, side: Side, *command: str) -> ManagedProcess:
-        """A process with the settings of its side; its working folder is not the checkout."""
-        env = {**self.environ(side), "PYTHONPATH": ""}
-        spec = ProcessSpec(name, command, self.site.folder / f"{name}.log", env=env, cwd=self.site.folder)
-        return ManagedProcess(spec, ready=lambda: True)
-
     def environ(self, side: Side) -> dict[str, str]:
         python = str(self.environment.python)
         settings = str(self.site.settings_file(side))
@@ -61,7 +51,8 @@ class SparkSite:
         )
 
     def coordinator(self) -> ManagedProcess:
-        return self.process("coordinator", Side.COORDINATOR, self.environment.program("coordinator"), "run")
+        command = (self.environment.program("coordinator"), "run")
+        return self.site.process("coordinator", *command, env=self.environ(Side.COORDINATOR))
 
     def consumer(self, name: str) -> ManagedProcess:
         """A driver by spark-submit, which writes into the table."""
@@ -74,7 +65,7 @@ class SparkSite:
         )
         own = ("--consumer", name, "--run-folder", str(self.site.folder / name))
         submit = (self.environment.program("spark-submit"), *SUBMIT[1:])
-        return self.process(name, Side.CONSUMER, *submit, str(application), *own, *pipeline)
+        return self.site.process(name, *submit, str(application), *own, *pipeline, env=self.environ(Side.CONSUMER))
 
     @property
     def table(self) -> Path:
@@ -91,13 +82,6 @@ class SparkSite:
                 return set()
 
 
-def owners(c: Coordinator) -> dict[int, str]:
-    """Partition → consumer, once the topic is Stable."""
-    if state_of(c, TOPIC) is not State.STABLE:
-        return {}
-    return dict(codec.decode_node("", c.zk.get(c.paths.topic(TOPIC)).data).assignments)
-
-
 @contextmanager
 def spark_site(folder: Path, version: str) -> Iterator[SparkSite]:
     environment = new_environment(folder / "environment")
@@ -109,34 +93,31 @@ def spark_site(folder: Path, version: str) -> Iterator[SparkSite]:
 
 
 @pytest.mark.parametrize("version", WORKS)
-def test_spark_of_this_version_gets_records_into_a_table_without_airflow(
-    version: str, tmp_path: Path, record_property: Record
-) -> None:
+def test_spark_of_this_version_gets_records_into_a_table_without_airflow(version: str, tmp_path: Path) -> None:
     with spark_site(tmp_path, version) as made, ExitStack() as ending:
         site = made.site
         site.make_topic(TOPIC, GROUP, PARTITIONS)
         first, second, loop = made.consumer("a"), made.consumer("b"), made.coordinator()
         for one in (first, second, loop):
             ending.callback(one.kill)
-        env = {**made.environ(Side.COORDINATOR)}
+        env = made.environ(Side.COORDINATOR)
         made.environment.run("coordinator", "add-topic", TOPIC, "--group", GROUP, env=env)
         loop.start()
         with open_coordinator(site.settings(Side.COORDINATOR)) as c:
             first.start()
-            eventually(lambda: set(owners(c).values()) == {"a"})
+            eventually(lambda: owners(c, TOPIC, PARTITIONS) == {"a"})
             site.produce(TOPIC, PARTITIONS, 25, ORDER)
             eventually(lambda: len(made.rows()) == 25 * PARTITIONS)
             second.start()
-            eventually(lambda: set(owners(c).values()) == {"a", "b"})
+            eventually(lambda: owners(c, TOPIC, PARTITIONS) == {"a", "b"})
             site.produce(TOPIC, PARTITIONS, 25, ORDER)
             eventually(lambda: len(made.rows()) == 50 * PARTITIONS)
             os.kill(driver_of(first), signal.SIGTERM)
-            eventually(lambda: set(owners(c).values()) == {"b"})
+            eventually(lambda: owners(c, TOPIC, PARTITIONS) == {"b"})
             eventually(lambda: not first.running)
             site.produce(TOPIC, PARTITIONS, 25, ORDER)
             eventually(lambda: len(made.rows()) == 75 * PARTITIONS)
             made.environment.run("python", "-c", COORDINATOR_IMPORTS, env=env)
-        record_property("rows", len(made.rows()))
 
 
 def driver_of(process: ManagedProcess) -> int:

@@ -60,13 +60,13 @@ class YarnShop(Shop):
         """Those that have not ended."""
         return [one for one in self.applications() if one["state"] not in {"FINISHED", "FAILED", "KILLED"}]
 
-    def launch(self, monkeypatch: pytest.MonkeyPatch, mode: str = "cluster", **conf: str) -> float:
-        """Launch `a` as a task does; returns the seconds that it takes. `conf`: names with __ for a point."""
+    def launch(self, monkeypatch: pytest.MonkeyPatch, mode: str = "cluster", **conf: str) -> None:
+        """Launch `a` as a task does. `conf`: names with __ for a point."""
         for name, value in {**self.yarn.environment(), "PYTHONPATH": str(ROOT)}.items():
             monkeypatch.setenv(name, value)
         spark = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": mode}}
         given = {**self.spark_conf(), **{name.replace("__", "."): value for name, value in conf.items()}}
-        return self.submit(monkeypatch, spark, str(ROOT / "spark_apps" / "main.py"), given)
+        self.submit(monkeypatch, spark, str(ROOT / "spark_apps" / "main.py"), given)
 
     def spark_conf(self) -> dict[str, str]:
         # With the installed packages first, Python does not compile the shipped pyspark.zip for each process.
@@ -154,15 +154,15 @@ def shown_by(yarn: Yarn, application: str) -> str:
 
 
 def test_a_consumer_in_cluster_mode_registers_reads_hands_over_and_leaves_and_no_secret_is_left_open(
-    shop: YarnShop, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
+    shop: YarnShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     managed, yarn = shop.managed, shop.yarn
     traffic = Traffic(managed.site, per_second=20)
     try:
-        record_property("submitted_s", round(shop.launch(monkeypatch)))
-        record_property("registered_s", round(shop.wait_for(shop.incarnation, "a registers")))
+        shop.launch(monkeypatch)
+        shop.wait_for(shop.incarnation, "a registers")
         shop.stable("a")
-        record_property("rows_s", round(shop.grown("rows of a"), 1))
+        shop.grown("rows of a")
         (application,) = shop.running()
         node = application["amHostHttpAddress"].partition(":")[0]
         assert shop.address().startswith(f"http://{node}:"), "the node's name, as YARN knows it"
@@ -177,7 +177,7 @@ def test_a_consumer_in_cluster_mode_registers_reads_hands_over_and_leaves_and_no
         with open_coordinator(managed.site.settings) as c:
             directives.drain(c, "a", "test", "it leaves")
         shop.stable("b")
-        record_property("left_s", round(shop.wait_for(lambda: not shop.running(), "the application ends"), 1))
+        shop.wait_for(lambda: not shop.running(), "the application ends")
     finally:
         sent = traffic.close()
     ended = next(one for one in yarn.applications() if one["id"] == application["id"])
@@ -205,7 +205,7 @@ def test_in_client_mode_an_executor_dies_and_another_reads_on_for_the_same_incar
     traffic = Traffic(managed.site, per_second=20)
     try:
         shop.launch(monkeypatch, "client")
-        record_property("registered_s", round(shop.wait_for(shop.incarnation, "a registers")))
+        shop.wait_for(shop.incarnation, "a registers")
         first = shop.incarnation()
         shop.stable("a")
         shop.grown("rows of a")
@@ -215,7 +215,7 @@ def test_in_client_mode_an_executor_dies_and_another_reads_on_for_the_same_incar
         record_property("rows_after_executor_s", round(shop.grown("rows of the other executor"), 1))
         assert shop.incarnation() == first
         os.kill(int(folder.lock.read_text()), signal.SIGTERM)
-        record_property("left_s", round(shop.wait_for(folder.ended.exists, "it leaves"), 1))
+        shop.wait_for(folder.ended.exists, "it leaves")
     finally:
         sent = traffic.close()
     assert folder.exit_code() == 0, folder.log_tail()
@@ -255,7 +255,7 @@ def test_with_attempts_of_yarns_own_the_second_one_is_a_new_incarnation_and_the_
         took = shop.wait_for(lambda: shop.incarnation() > first, "the second attempt registers")
         record_property("second_attempt_s", round(took))
         shop.stable("a")
-        record_property("rows_s", round(shop.grown("rows of the second attempt"), 1))
+        shop.grown("rows of the second attempt")
         assert len(shop.drivers()) == 1
         (application,) = shop.running()
         assert len(shop.yarn.attempts(application["id"])) == 2
