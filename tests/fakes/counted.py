@@ -21,15 +21,6 @@ class Requests:
     polls: list[tuple[str, ...]] = field(default_factory=list)
     kafka: Counter[str] = field(default_factory=Counter)
 
-    def plain(self) -> dict[str, int]:
-        """Return the sums by kind."""
-        return {
-            "znode reads": self.nodes.total(),
-            "znode lists": self.lists.total(),
-            "polls of the consumers": len(self.polls),
-            "Kafka requests": self.kafka.total(),
-        }
-
 
 @dataclass
 class _Counted:
