@@ -58,7 +58,7 @@ _PLAN = Shape(
     Item("wasAt", kinds.by_partition(kinds.NUMBER), {}, sparse=True),
     Item("undoes", kinds.TEXT, "", sparse=True),
 )
-_ACTOR = Shape(
+ACTOR = Shape(
     Actor,
     Item("kind", kinds.TEXT, ""),
     Item("who", kinds.TEXT, ""),
@@ -67,7 +67,7 @@ _ACTOR = Shape(
     Item("task", kinds.TEXT, ""),
     Item("try", kinds.NUMBER, 0, attribute="attempt"),
 )
-_UNMOVED = Shape(
+UNMOVED = Shape(
     Unmoved,
     Item("partitions", kinds.NUMBER),
     Item("longest", kinds.REAL, attribute="longest_s"),
@@ -102,7 +102,7 @@ def _write_pauses(found: Pauses | None) -> dict[str, Any] | None:
         "most": [_tenths(one.most_s) for one in found.measured],
         "usual": [_tenths(one.usual_s) for one in found.measured],
         "missing": found.missing,
-        "unmoved": None if found.unmoved is None else _UNMOVED.write(found.unmoved),
+        "unmoved": None if found.unmoved is None else UNMOVED.write(found.unmoved),
         "leftOut": list(found.left_out),
     }
 
@@ -145,7 +145,7 @@ def _read_pauses(fields: Fields, name: str) -> Pauses:
         at, came, began = (None if one is None else round(base + one, 4) for one in (last, released, first))
         bounds = (partition in least, most_s, usual_s)
         measured.append(Pause(partition, at, came, began, records or 0, size, wait_s, error_s or 0.0, *bounds))
-    unmoved = kinds.optional(_UNMOVED.nested).read(inner, "unmoved")
+    unmoved = kinds.optional(UNMOVED.nested).read(inner, "unmoved")
     return Pauses(tuple(measured), inner.number("missing", 0), unmoved, inner.texts("leftOut"))
 
 
@@ -158,7 +158,7 @@ _RECORD = Shape(
     Item("generation", kinds.GENERATION, ""),
     Item("rebalance", kinds.TEXT, ""),
     Item("cause", kinds.TEXT, ""),
-    Item("actor", _ACTOR.nested, Actor("")),
+    Item("actor", ACTOR.nested, Actor("")),
     Item("at", kinds.TIME),
     Item("lasted", kinds.REAL, 0.0, attribute="lasted_s"),
     Item("rebalanceLasted", kinds.REAL, 0.0, attribute="rebalance_s"),
@@ -184,7 +184,7 @@ _ASKED = Shape(
     ActionRecord,
     Item("action", kinds.TEXT),
     Item("about", kinds.TEXT),
-    Item("actor", _ACTOR.nested),
+    Item("actor", ACTOR.nested),
     Item("at", kinds.TIME),
     Item("why", kinds.TEXT, ""),
     Item("changes", _CHANGE.listed, ()),

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from coordinator_tasks.core.codecs.history_codec import ACTOR, UNMOVED
 from coordinator_tasks.core.measure.pauses import longest
-from coordinator_tasks.core.model import Actor, Pause
+from coordinator_tasks.core.model import Pause
 from coordinator_tasks.core.text import cause_text
 from coordinator_tasks.service.watch.consumer_pages import ConsumerPages
 from coordinator_ui.data.rebalance_search import Sides
@@ -26,7 +27,7 @@ def rebalance_row(cluster: str, story: Story) -> dict[str, Any]:
         "seconds": story.lasted_s,
         "headline": story.headline,
         "causes": [cause_text.said(one) for one in story.causes],
-        "actors": [actor_data(one) for one in story.runs],
+        "actors": [ACTOR.write(one) for one in story.runs],
         "longest_pause": None if worst is None else worst.total.least_s,
         "longest_extra": None if worst is None or worst.extra is None else worst.extra.least_s,
         "records_waited": sum(one.records for one in pauses.measured) if pauses is not None else None,
@@ -76,15 +77,7 @@ def rebalance_whole(
         ],
         "pauses": [_pause(one) for one in story.pauses.measured] if story.pauses is not None else [],
         "not_measured": story.pauses.missing if story.pauses is not None else None,
-        "unmoved": None
-        if unmoved is None
-        else {
-            "partitions": unmoved.partitions,
-            "longest": unmoved.longest_s,
-            "partition": unmoved.partition,
-            "consumer": unmoved.consumer,
-            "before": unmoved.before_s,
-        },
+        "unmoved": UNMOVED.write(unmoved) if unmoved is not None else None,
         "tasks": [
             {
                 "run": one.actor.run,
@@ -124,8 +117,3 @@ def _pause(one: Pause) -> dict[str, Any]:
         "usual": one.usual_s,
         "extra": one.extra.least_s if one.extra is not None else None,
     }
-
-
-def actor_data(one: Actor) -> dict[str, Any]:
-    """Return the actor as JSON."""
-    return {"kind": one.kind, "who": one.who, "dag": one.dag, "run": one.run, "task": one.task, "try": one.attempt}

@@ -1,23 +1,17 @@
 # No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the dependencies.
 """Actions that persons requested, over all clusters that a user may read: newest first, filtered and in pages."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from fastapi import Request
-
+from coordinator_tasks.core.codecs.history_codec import ACTOR
 from coordinator_tasks.core.errors import CoordinatorError
 from coordinator_tasks.core.model import ActionRecord
 from coordinator_tasks.core.names import number_of, spelled
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import action_log
-from coordinator_ui.access import ReadableCluster
-from coordinator_ui.data import paging
-from coordinator_ui.data.api_json import actor_data
 from coordinator_ui.data.paging import MOST_READ, Listed, ListPage, RowOrder
-from coordinator_ui.data.reading import ClusterReader
-from coordinator_ui.pages.rebalance_list import Text, moment
+from coordinator_ui.pages.rebalance_list import PageRequest, Text, moment
 from coordinator_ui.texts import words
 
 _APART_S = 3_600.0
@@ -56,14 +50,9 @@ def wanted_of(
     return ActionFilter(about.strip(), action.strip(), actor.strip(), moment(after), moment(before))
 
 
-async def listed(
-    request: Request, clusters: Collection[ReadableCluster], wanted: ActionFilter, limit: int, rest: str = ""
-) -> Listed[ActionRecord]:
-    """Return a page of the list; see `paging`."""
-    reader: ClusterReader = request.app.state.reader
-    return await paging.listed(
-        reader, clusters, ORDER, lambda before, c: page_of(c, wanted, limit, before), limit, rest
-    )
+async def listed(asked: PageRequest, wanted: ActionFilter) -> Listed[ActionRecord]:
+    """Return a page of the list."""
+    return await asked.page(ORDER, lambda c, *place: page_of(c, wanted, *place))
 
 
 def page_of(c: Coordinator, wanted: ActionFilter, limit: int, before: int | None = None) -> ListPage[ActionRecord]:
@@ -95,9 +84,6 @@ def asked_row(cluster: str, one: ActionRecord) -> dict[str, Any]:
         "action": one.action,
         "about": one.about,
         "why": one.why,
-        "actor": actor_data(one.actor),
-        "changes": [
-            {"node": change.node, "field": change.field, "before": change.before, "after": change.after}
-            for change in one.changes
-        ],
+        "actor": ACTOR.write(one.actor),
+        "changes": [asdict(change) for change in one.changes],
     }

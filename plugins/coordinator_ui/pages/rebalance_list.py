@@ -1,21 +1,50 @@
 # No `from __future__ import annotations` here: FastAPI resolves these annotations when it builds the dependencies.
-"""The list of rebalances over all clusters that a user may read, with a filter and pages."""
+"""Pages of lists over all clusters that a user may read, and the list of rebalances with its filter."""
 
-from collections.abc import Collection
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, TypeVar
 
-from fastapi import Query, Request
+from fastapi import Depends, Query, Request
 
 from coordinator_tasks.core.errors import Refused
-from coordinator_ui.access import ReadableCluster
+from coordinator_tasks.service.coordinator import Coordinator
+from coordinator_ui.access import Readable
 from coordinator_ui.data import paging, rebalance_search
-from coordinator_ui.data.paging import Listed
-from coordinator_ui.data.reading import ClusterReader
+from coordinator_ui.data.paging import MOST_REST, Listed, ListPage, RowOrder
 from coordinator_ui.data.rebalance_search import MOST_TEXT, RebalanceFilter
 from coordinator_ui.texts.rebalance_text import Story, tell
 
+LISTED = 50
+MOST_LISTED = 200
 Text = Annotated[str, Query(max_length=MOST_TEXT)]
+T = TypeVar("T")
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """A request for a page of a list; `rest`: where the page begins."""
+
+    request: Request
+    clusters: Readable
+    limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = LISTED
+    rest: Annotated[str, Query(max_length=MOST_REST)] = ""
+
+    async def page(self, order: RowOrder[T, P], read: Callable[[Coordinator, int, P | None], ListPage[T]]) -> Listed[T]:
+        """Return the page; see `paging`. `read`: coordinator, limit and place → the page of one cluster."""
+        return await paging.listed(
+            self.request.app.state.reader,
+            self.clusters,
+            order,
+            lambda place, c: read(c, self.limit, place),
+            self.limit,
+            self.rest,
+        )
+
+
+Asked = Annotated[PageRequest, Depends()]
 
 
 def wanted_of(
@@ -38,22 +67,7 @@ def moment(text: str) -> float:
         raise Refused(f"{text[:40]!r} is no time; give one such as 2026-11-21T08:15 (UTC)") from error
 
 
-async def listed(
-    request: Request,
-    clusters: Collection[ReadableCluster],
-    wanted: RebalanceFilter,
-    limit: int,
-    now: float,
-    rest: str = "",
-) -> Listed[Story]:
-    """Return a page of the list; see `paging`."""
-    reader: ClusterReader = request.app.state.reader
-    page = await paging.listed(
-        reader,
-        clusters,
-        rebalance_search.ORDER,
-        lambda since, c: rebalance_search.rebalances(c, wanted, limit, since),
-        limit,
-        rest,
-    )
+async def stories(asked: PageRequest, wanted: RebalanceFilter, now: float) -> Listed[Story]:
+    """Return a page of the list of rebalances."""
+    page = await asked.page(rebalance_search.ORDER, lambda c, *place: rebalance_search.rebalances(c, wanted, *place))
     return Listed(tuple((name, tell(one, now)) for name, one in page.found), page.rest, page.problems)

@@ -46,7 +46,6 @@ from coordinator_ui.data.api_json import rebalance_row, rebalance_whole
 from coordinator_ui.data.audits import FRESH_S, audit_data, audited
 from coordinator_ui.data.health import health, rows
 from coordinator_ui.data.letters import LetterReader
-from coordinator_ui.data.paging import MOST_REST
 from coordinator_ui.data.reading import ClusterReader, SharedAnswers, each
 from coordinator_ui.data.rebalance_search import RebalanceFilter, Sides
 from coordinator_ui.data.task_times import task_spans
@@ -55,20 +54,18 @@ from coordinator_ui.data.trends import Point, Trend, Trends
 from coordinator_ui.pages import action_list, letter_pages
 from coordinator_ui.pages.choices import choices
 from coordinator_ui.pages.form_fields import form_of, query_of
-from coordinator_ui.pages.rebalance_list import listed, wanted_of
+from coordinator_ui.pages.rebalance_list import Asked, stories, wanted_of
 from coordinator_ui.pages.render import data, page, script
 from coordinator_ui.pages.shell import SHELL_AFTER_S, answered
 from coordinator_ui.texts.rebalance_text import Story, only, tell
 
 SHOWN = 20
 MOST_SHOWN = 500
-LISTED = 50
 LISTS_LIMIT_S = 2.0
 """Seconds that a form waits for its choices. A form that waits longer is shown without choices."""
 MOST_SERIES = 12
 MOST_CLUSTERS = 20
 LIVE_SCRIPTS = ("uPlot", "live")
-MOST_LISTED = 200
 STATUSES: Mapping[type[CoordinatorError], HTTPStatus] = {
     NotManaged: HTTPStatus.NOT_FOUND,
     Refused: HTTPStatus.BAD_REQUEST,
@@ -89,9 +86,7 @@ data_router = APIRouter(prefix=API, default_response_class=JSONResponse, depende
 code_router = APIRouter()
 """Scripts without data, for every signed-in user."""
 Limit = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
-PageLimit = Annotated[int, Query(ge=1, le=MOST_LISTED)]
 Topic = Annotated[str, Query(max_length=MAX_TOPIC_CHARS)]
-Rest = Annotated[str, Query(alias="rest", max_length=MOST_REST)]
 Filter = Annotated[RebalanceFilter, Depends(wanted_of)]
 AskedFilter = Annotated[action_list.ActionFilter, Depends(action_list.wanted_of)]
 
@@ -170,57 +165,40 @@ async def rebalance_data(request: Request, cluster: OfCluster, topic: str, rebal
 
 
 @router.get("/rebalances")
-async def rebalances(
-    request: Request, readable: Readable, wanted: Filter, limit: PageLimit = LISTED, rest: Rest = ""
-) -> Response:
+async def rebalances(request: Request, asked: Asked, wanted: Filter) -> Response:
     """Show the rebalances of all clusters that the user may read, newest first."""
     now = time.time()
 
     async def read() -> dict[str, Any]:
-        return {"found": await listed(request, readable, wanted, limit, now, rest)}
+        return {"found": await stories(asked, wanted, now)}
 
-    asked = _given(request, FILTERS)
-    return await answered(request, "rebalances.html", read, cluster="", asked=asked, rest=rest, now=now, live=not rest)
+    values: dict[str, Any] = {"asked": _given(request, FILTERS), "rest": asked.rest, "now": now}
+    return await answered(request, "rebalances.html", read, cluster="", live=not asked.rest, **values)
 
 
 @data_router.get("/rebalances")
-async def rebalances_data(
-    request: Request, readable: Readable, wanted: Filter, limit: PageLimit = LISTED, rest: Rest = ""
-) -> Response:
+async def rebalances_data(asked: Asked, wanted: Filter) -> Response:
     """Return the rebalances of all clusters that the user may read, newest first."""
-    found = await listed(request, readable, wanted, limit, time.time(), rest)
+    found = await stories(asked, wanted, time.time())
     rows = [rebalance_row(name, story) for name, story in found.found]
     return data({"rebalances": rows, "rest": found.rest or None, "problems": list(found.problems)})
 
 
 @router.get("/actions")
-async def actions(
-    request: Request, readable: Readable, wanted: AskedFilter, limit: PageLimit = LISTED, rest: Rest = ""
-) -> Response:
+async def actions(request: Request, asked: Asked, wanted: AskedFilter) -> Response:
     """Show persons' actions in all clusters that the user may read, newest first."""
 
     async def read() -> dict[str, Any]:
-        return {"found": await action_list.listed(request, readable, wanted, limit, rest)}
+        return {"found": await action_list.listed(asked, wanted), "most_changes": MOST_CHANGES}
 
-    return await answered(
-        request,
-        "actions.html",
-        read,
-        cluster="",
-        asked=_given(request, ASKED_FILTERS),
-        rest=rest,
-        now=time.time(),
-        most_changes=MOST_CHANGES,
-        live=not rest,
-    )
+    values: dict[str, Any] = {"asked": _given(request, ASKED_FILTERS), "rest": asked.rest, "now": time.time()}
+    return await answered(request, "actions.html", read, cluster="", live=not asked.rest, **values)
 
 
 @data_router.get("/actions")
-async def actions_data(
-    request: Request, readable: Readable, wanted: AskedFilter, limit: PageLimit = LISTED, rest: Rest = ""
-) -> Response:
+async def actions_data(asked: Asked, wanted: AskedFilter) -> Response:
     """Return persons' actions in all clusters that the user may read, newest first."""
-    found = await action_list.listed(request, readable, wanted, limit, rest)
+    found = await action_list.listed(asked, wanted)
     rows = [action_list.asked_row(name, one) for name, one in found.found]
     return data({"actions": rows, "rest": found.rest or None, "problems": list(found.problems)})
 
