@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
 
+from coordinator_tasks.core.grouped import grouped
+
 Assignment = dict[str, dict[str, list[int]]]
 """Member → topic → ascending partitions. Every member has an entry, which lists only topics with partitions."""
 
@@ -42,12 +44,8 @@ class Group:
 
     def subscribers(self) -> dict[str, list[str]]:
         """Return topic → subscribed members in Kafka's order. Topics without partitions or subscribers are left out."""
-        chosen: dict[str, list[str]] = {}
-        for member in kafka_order(self.members):
-            for topic in self.members[member].topics:
-                if self.topics.get(topic, 0) > 0:
-                    chosen.setdefault(topic, []).append(member)
-        return chosen
+        members = kafka_order(self.members)
+        return grouped((t, m) for m in members for t in self.members[m].topics if self.topics.get(t, 0) > 0)
 
 
 GroupAssignor: TypeAlias = Callable[[Group], Assignment]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 
 from coordinator_tasks.core.assignors.group import Assignment, Group, contiguous
+from coordinator_tasks.core.grouped import grouped
 
 
 def server_range(group: Group) -> Assignment:
@@ -78,11 +79,8 @@ class _TopicState:
 
 
 def _match_racks(states: list[_TopicState]) -> None:
-    together: dict[tuple[object, int], list[_TopicState]] = {}
-    for state in states:
-        if state.has_racks:
-            together.setdefault((frozenset(state.member_racks.items()), state.count), []).append(state)
-    for alike in together.values():
+    keys = ((frozenset(one.member_racks.items()), one.count) for one in states if one.has_racks)
+    for alike in grouped(zip(keys, (one for one in states if one.has_racks), strict=True)).values():
         if len(alike) > 1:
             _match_co_partitioned(alike)
         elif alike[0].racks_matter:

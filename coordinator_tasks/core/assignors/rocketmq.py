@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from coordinator_tasks.core.assignors.group import Assignment, Group, contiguous, java_order
+from coordinator_tasks.core.grouped import grouped
 
 Allocate = Callable[[str, Sequence[int], Sequence[str]], Iterable[str]]
 """Maps a topic, its ordered partitions and its ordered members to a member for each partition."""
@@ -36,10 +37,7 @@ def machine_room(group: Group) -> Assignment:
     answer: Assignment = {member: {} for member in group.members}
     for topic, unordered in group.subscribers().items():
         members = sorted(unordered, key=java_order)
-        inhabitants: dict[str, list[str]] = {}
-        for member in members:
-            inhabitants.setdefault(group.members[member].rack or "", []).append(member)
-        inhabitants.pop("", None)
+        inhabitants = grouped((rack, member) for member in members if (rack := group.members[member].rack))
         for room, partitions in _rooms(group, topic).items():
             owners = average(topic, partitions, inhabitants.get(room, members))
             _add(answer, topic, zip(partitions, owners, strict=True))
@@ -81,11 +79,8 @@ def _hash(text: str) -> int:
 
 def _rooms(group: Group, topic: str) -> Mapping[str, list[int]]:
     racks = group.racks.get(topic, ())
-    rooms: dict[str, list[int]] = {}
-    for partition in range(group.topics[topic]):
-        replicas = racks[partition] if partition < len(racks) else ()
-        rooms.setdefault(replicas[0] if replicas else "", []).append(partition)
-    return rooms
+    replicas = ((p, racks[p] if p < len(racks) else ()) for p in range(group.topics[topic]))
+    return grouped((found[0] if found else "", partition) for partition, found in replicas)
 
 
 def _add(answer: Assignment, topic: str, owners: Iterable[tuple[int, str]]) -> None:

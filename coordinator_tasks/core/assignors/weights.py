@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import fsum
 
-from coordinator_tasks.core.model import Answer, ConsumerStatus, RunningPartition, topic_status
+from coordinator_tasks.core.model import Answer, ConsumerStatus, RunningPartition, running_in
 
 PARAMETER = "measure"
 """The parameter that names the measure of weights, for built-in strategies and strategies of a site."""
@@ -96,8 +96,7 @@ def measured(
     weights: dict[int, float] = {}
     carried = {consumer: one.of(measure) for consumer, one in totals.items()}
     for consumer, answer in sorted(answers.items()):
-        said = topic_status(answer, topic)
-        for partition, one in said.running.items() if said is not None else ():
+        for partition, one in running_in(answer, topic).items():
             value = _value(one, measure, read=partition not in paused)
             if value is not None:
                 carried[consumer] = carried.get(consumer, 0.0) - value

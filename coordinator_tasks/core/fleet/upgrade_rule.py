@@ -7,7 +7,15 @@ from math import inf
 from typing import TypeAlias
 
 from coordinator_tasks.core.fleet.upgrade import Upgrade, UpgradeObservation, rates
-from coordinator_tasks.core.model import Answer, Condition, ConsumerStatus, RunningPartition, TopicStatus, topic_status
+from coordinator_tasks.core.model import (
+    Answer,
+    Condition,
+    ConsumerStatus,
+    RunningPartition,
+    TopicStatus,
+    running_in,
+    topic_status,
+)
 from coordinator_tasks.core.text.partition_text import counted, joined, shown
 
 LEAST_RATE = 0.1
@@ -61,7 +69,7 @@ def facts_of(upgrade: Upgrade, seen: UpgradeObservation, answers: Mapping[str, A
             if owner in upgrade.new_consumers and partition not in one.paused:
                 rate = now.get(topic, {}).get(partition)
                 before = upgrade.baseline.get(topic, {}).get(partition)
-                running = _running(answers.get(owner), topic, partition)
+                running = running_in(answers.get(owner), topic).get(partition)
                 found[topic][partition] = _facts(owner, running, rate, before)
     held_s = max(0.0, seen.now - upgrade.since_at)
     errors = tuple(_errors(upgrade, seen, answers))
@@ -99,11 +107,6 @@ def _facts(consumer: str, said: RunningPartition | None, rate: float | None, bef
     speed = max(said.rate or 0.0, rate or 0.0, before or 0.0)  # a rate may be low when its measurement has just begun
     lag_s = 0.0 if not lag else lag / speed if speed > 0 else inf if rate is not None else None
     return PartitionFacts(consumer, lag, lag_s, rate, before)
-
-
-def _running(answer: Answer | None, topic: str, partition: int) -> RunningPartition | None:
-    status = topic_status(answer, topic)
-    return status.running.get(partition) if status is not None else None
 
 
 def shared(upgrade: Upgrade, answers: Mapping[str, Answer]) -> tuple[str, ...]:

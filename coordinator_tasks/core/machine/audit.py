@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
+from coordinator_tasks.core.grouped import grouped
 from coordinator_tasks.core.machine import causes, restarts
 from coordinator_tasks.core.machine.draft import by_consumer
 from coordinator_tasks.core.machine.presence import presence
@@ -151,11 +152,8 @@ def findings(topic: str, first: Collection[Trace], second: Collection[Trace]) ->
     keys = {_matter(trace) for trace in first}
     lasting = {trace for trace in second if trace.lasting and _matter(trace) in keys}
     counted = lasting | {trace for trace in (*first, *second) if not trace.lasting}
-    groups: dict[tuple[FindingKind, str, str], set[int]] = {}
-    for trace in counted:
-        groups.setdefault((trace.kind, trace.who, trace.says), set()).add(trace.partition)
-    ordered = sorted(groups.items(), key=lambda item: (item[0], sorted(item[1])))
-    return [_finding(kind, topic, sorted(partitions - {-1}), who, says) for (kind, who, says), partitions in ordered]
+    groups = grouped(sorted({((trace.kind, trace.who, trace.says), trace.partition) for trace in counted}))
+    return [_finding(kind, topic, [p for p in ps if p >= 0], who, says) for (kind, who, says), ps in groups.items()]
 
 
 def _matter(one: Trace) -> tuple[FindingKind, int, str, tuple[int, ...]]:
@@ -186,11 +184,11 @@ def _of_unknown(view: TopicView, world: World) -> Iterator[Trace]:
 
 def _runners(topic: str, world: World) -> dict[int, list[_Runner]]:
     """Return the consumers that report running each partition."""
-    runners: dict[int, list[_Runner]] = {}
-    for consumer, status in world.naming(topic).items():
-        for partition, running in status.topics[topic].running.items():
-            runners.setdefault(partition, []).append(_Runner(consumer, status.incarnation, running))
-    return runners
+    return grouped(
+        (partition, _Runner(consumer, status.incarnation, running))
+        for consumer, status in world.naming(topic).items()
+        for partition, running in status.topics[topic].running.items()
+    )
 
 
 def _of_runners(view: TopicView, node: TopicNode, runners: Mapping[int, list[_Runner]]) -> Iterator[Trace]:

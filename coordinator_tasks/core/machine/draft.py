@@ -13,6 +13,7 @@ Rules (2 and 6 of the hand-off in the design):
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from coordinator_tasks.core.grouped import grouped
 from coordinator_tasks.core.machine.world import TopicView
 from coordinator_tasks.core.model import (
     CONFIGURED,
@@ -232,9 +233,8 @@ def draft_of(view: TopicView, fresh: str) -> Draft:
         draft.handoff = dict(node.handoff)
         draft.incarnations = dict(node.incarnations)
     if state is not None:
-        for consumer, partitions in state.to_close.items():
-            for partition in partitions:
-                draft.to_close.setdefault(partition, set()).add(consumer)
+        closers = grouped((p, consumer) for consumer, partitions in state.to_close.items() for p in partitions)
+        draft.to_close = {partition: set(consumers) for partition, consumers in closers.items()}
         draft.to_start = {p: c for c, ps in state.to_start.items() for p in ps}
         draft.epochs = dict(state.epochs)
     if node is not None:
@@ -253,10 +253,7 @@ def label(of: Draft | TopicState) -> State:
 
 def by_consumer(pairs: Iterable[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
     """Return consumer → partitions, both sorted."""
-    partitions_of: dict[str, list[int]] = {}
-    for consumer, partition in sorted(pairs):
-        partitions_of.setdefault(consumer, []).append(partition)
-    return {consumer: tuple(partitions) for consumer, partitions in partitions_of.items()}
+    return {consumer: tuple(partitions) for consumer, partitions in grouped(sorted(pairs)).items()}
 
 
 def node_of(draft: Draft, config: TopicConfig) -> TopicNode:

@@ -1,5 +1,6 @@
 """Invariants of every written topic node and state."""
 
+from coordinator_tasks.core.grouped import grouped
 from coordinator_tasks.core.machine.draft import label
 from coordinator_tasks.core.model import TopicNode, TopicState
 
@@ -9,10 +10,7 @@ def of_topic(node: TopicNode, state: TopicState) -> list[str]:
     broken: list[str] = []
     starting = [(p, c) for c, partitions in state.to_start.items() for p in partitions]
     takers = dict(starting)
-    closers: dict[int, set[str]] = {}
-    for consumer, partitions in state.to_close.items():
-        for partition in partitions:
-            closers.setdefault(partition, set()).add(consumer)
+    closers = grouped((p, c) for c, partitions in state.to_close.items() for p in partitions)
 
     def check(holds: bool, statement: str) -> None:
         if not holds:
@@ -27,8 +25,8 @@ def of_topic(node: TopicNode, state: TopicState) -> list[str]:
     check(not closers.keys() & node.assignments.keys(), "what is being closed is assigned to nobody")
     check(all(takers.get(p) == h.taker for p, h in node.handoff.items()), "a hand-off's taker stands in toStart")
     for partition, entry in node.handoff.items():
-        owners = closers.get(partition, set())
-        check(owners == {entry.giver}, f"partition {partition} is closed at its giver alone while it is handed off")
+        alone = closers.get(partition) == [entry.giver]
+        check(alone, f"partition {partition} is closed at its giver alone while it is handed off")
     check(
         all(node.assignments.get(p, c) == c for p, c in starting),
         "an assigned partition in toStart starts at its assignee",

@@ -36,7 +36,7 @@ from coordinator_tasks.core.model import (
     TopicNode,
     TopicStatus,
     Unreachable,
-    topic_status,
+    running_in,
 )
 from coordinator_tasks.core.names import MAX_ID_BYTES
 from coordinator_tasks.core.protocol.holding import may_hold
@@ -286,8 +286,7 @@ def loads(answers: Mapping[str, Answer], view: TopicView) -> dict[int, RunningPa
     """Return partition → position, lag and rates. If several consumers run a partition, the owner's report counts."""
     reports: dict[int, RunningPartition] = {}
     for consumer, answer in sorted(answers.items()):
-        report = topic_status(answer, view.topic)
-        for partition, running in report.running.items() if report is not None else ():
+        for partition, running in running_in(answer, view.topic).items():
             if partition not in reports or view.owners.get(partition) == consumer:
                 reports[partition] = running
     return reports

@@ -23,7 +23,7 @@ from coordinator_tasks.core.model import (
     TopicDescription,
     TopicNode,
     TopicState,
-    topic_status,
+    running_in,
 )
 
 
@@ -165,8 +165,7 @@ class World:
 
     def running(self, consumer: str, topic: str, partition: int) -> RunningPartition | None:
         """Return the consumer's report of a partition; `None` if the consumer does not report running it."""
-        status = topic_status(self.answers.get(consumer), topic)
-        return status.running.get(partition) if status is not None else None
+        return running_in(self.answers.get(consumer), topic).get(partition)
 
     def naming(self, topic: str) -> Mapping[str, ConsumerStatus]:
         """Return the answers that name the topic, by the consumers' names."""

@@ -4,7 +4,7 @@ Partition numbers, epochs and incarnations are `int`. A field that ends in `_at`
 `float`. A field that ends in `_s` is a duration in seconds. `codecs` has the JSON names, `names` the paths.
 """
 
-from coordinator_tasks.core.model.cause import Cause, CauseKind
+from coordinator_tasks.core.model.cause import Cause, CauseKind, Ending
 from coordinator_tasks.core.model.consumer import (
     MAX_RESTART_S,
     Absence,
@@ -19,7 +19,6 @@ from coordinator_tasks.core.model.consumer import (
     Member,
     PlannedRestart,
 )
-from coordinator_tasks.core.model.ending import Ending
 from coordinator_tasks.core.model.history import (
     ActionRecord,
     Actor,
@@ -48,6 +47,7 @@ from coordinator_tasks.core.model.status import (
     Taken,
     TopicStatus,
     Unreachable,
+    running_in,
     topic_status,
 )
 from coordinator_tasks.core.model.topic import (

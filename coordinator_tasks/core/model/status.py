@@ -187,3 +187,9 @@ Answer: TypeAlias = ConsumerStatus | Unreachable
 def topic_status(answer: Answer | None, topic: str) -> TopicStatus | None:
     """Return the answer's report of the topic; `None` without an answer, or if the answer does not name the topic."""
     return answer.topics.get(topic) if isinstance(answer, ConsumerStatus) else None
+
+
+def running_in(answer: Answer | None, topic: str) -> Mapping[int, RunningPartition]:
+    """Return the partitions that the answer reports as running; empty without an answer."""
+    status = topic_status(answer, topic)
+    return status.running if status is not None else {}

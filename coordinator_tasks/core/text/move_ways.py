@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
+from coordinator_tasks.core.grouped import grouped
 from coordinator_tasks.core.model import Move, MoveKind
 from coordinator_tasks.core.text.partition_text import agreed
 
@@ -18,10 +19,8 @@ HOW: Mapping[MoveKind, tuple[str, str]] = {
 
 def by_way(moves: Iterable[Move]) -> dict[tuple[str, str, MoveKind], list[int]]:
     """Return (giver, taker, kind) → the partitions, sorted, without repeats. An empty name means no consumer."""
-    found: dict[tuple[str, str, MoveKind], list[int]] = {}
-    for move in sorted(set(moves), key=lambda move: (move.giver, move.taker, move.kind, move.partition)):
-        found.setdefault((move.giver, move.taker, move.kind), []).append(move.partition)
-    return found
+    pairs = {((move.giver, move.taker, move.kind), move.partition) for move in moves}
+    return grouped(sorted(pairs))
 
 
 def way(giver: str, taker: str, kind: MoveKind, count: int = 2) -> str:

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 
+from coordinator_tasks.core.grouped import grouped
+
 _SHOWN = 10  # maximum names in a sentence
 MAX_PARTITIONS = 1_000_000  # a larger range, given by mistake, would fill the memory
 
@@ -31,9 +33,7 @@ def leaderless(topic: str, partitions: Collection[int]) -> str:
 
 def by_reason(partitions: Mapping[int, str]) -> list[tuple[str, str]]:
     """Return pairs of a reason and the partitions with this reason, such as `partitions 0-3,7`."""
-    found: dict[str, list[int]] = {}
-    for partition, reason in partitions.items():
-        found.setdefault(reason, []).append(partition)
+    found = grouped((reason, partition) for partition, reason in partitions.items())
     return [(reason, named(which)) for reason, which in found.items()]
 
 

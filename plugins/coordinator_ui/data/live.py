@@ -12,9 +12,10 @@ from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from coordinator_tasks.core.errors import DiscoveryUnavailable, Malformed, NodeMissing
+from coordinator_tasks.core.grouped import grouped
 from coordinator_tasks.core.machine.world import World
 from coordinator_tasks.core.measure.lag import LagStatus
-from coordinator_tasks.core.model import State, topic_status
+from coordinator_tasks.core.model import State, running_in
 from coordinator_tasks.core.text.partition_text import agreed, counted, ranges, shown
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.plan import transitions
@@ -75,7 +76,7 @@ def standings(seen: Now) -> list[PartitionNow]:
     found = []
     for one in seen.topics:
         owners = {p: who for who, numbers in one.owners.items() for p in numbers}
-        said = {who: _running(seen.world, who, one.topic) for who in one.owners}
+        said = {who: running_in(seen.world.answers.get(who), one.topic) for who in one.owners}
         for partition in one.partitions:
             who = owners.get(partition, "")
             running = said[who].get(partition) if who else None
@@ -83,11 +84,6 @@ def standings(seen: Now) -> list[PartitionNow]:
             known = (math.nan if figure is None else float(figure) for figure in figures)
             found.append(PartitionNow(one.topic, partition, who, *known))
     return found
-
-
-def _running(world: World, who: str, topic: str) -> Mapping[int, Any]:
-    said = topic_status(world.status(who), topic)
-    return said.running if said is not None else {}
 
 
 def look(c: Coordinator, topic: str, trends: Trends) -> tuple[Now, dict[str, Any]]:
@@ -100,11 +96,7 @@ def look(c: Coordinator, topic: str, trends: Trends) -> tuple[Now, dict[str, Any
 def data(seen: Now, every: Sequence[PartitionNow], trend: Trend, speeds: Speeds) -> dict[str, Any]:
     """Return everything, for `whole` and `part`."""
     statuses = trend.statuses()
-    by_topic: dict[str, list[PartitionNow]] = {}
-    by_owner: dict[str, list[PartitionNow]] = {}
-    for one in every:
-        by_topic.setdefault(one.topic, []).append(one)
-        by_owner.setdefault(one.owner, []).append(one)
+    by_topic, by_owner = grouped((one.topic, one) for one in every), grouped((one.owner, one) for one in every)
     moving = {who for one in seen.topics for who in (*one.closing, *one.starting)}
     names = sorted({one.consumer for one in seen.consumers} | {one.owner for one in every if one.owner} | moving)
     return {
@@ -338,7 +330,7 @@ def _columns(
     """
     owner_at = {name: place for place, name in enumerate(names)}
     topic_at = {one.topic: place for place, one in enumerate(seen.topics)}
-    paused = _paused(seen.consumers)
+    paused = grouped((topic.topic, p) for one in seen.consumers for topic in one.topics for p in topic.paused)
     states = {one.topic: _states(one, seen, paused.get(one.topic, ())) for one in seen.topics}
     measured = [speeds.get((one.topic, one.partition), math.nan) for one in every]
     return {
@@ -366,18 +358,10 @@ def _moves(seen: Now, names: Sequence[str]) -> list[list[int]]:
     return found
 
 
-def _paused(consumers: Iterable[ConsumerOverview]) -> dict[str, list[int]]:
-    """Return topic → its paused partitions."""
-    found: dict[str, list[int]] = {}
-    for topic in (topic for one in consumers for topic in one.topics if topic.paused):
-        found.setdefault(topic.topic, []).extend(topic.paused)
-    return found
-
-
 def _states(one: TopicSummary, seen: Now, paused: Iterable[int]) -> dict[int, int]:
     found: dict[int, int] = {}
     for who, numbers in one.owners.items():
-        running = _running(seen.world, who, one.topic)
+        running = running_in(seen.world.answers.get(who), one.topic)
         known = seen.world.status(who) is not None
         found |= {p: (OWNED if p in running else IDLE) if known else UNKNOWN for p in numbers}
     found |= {p: PAUSED for p in paused if p in found}

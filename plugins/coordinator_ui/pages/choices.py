@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from coordinator_tasks.core.errors import DiscoveryUnavailable, Malformed
+from coordinator_tasks.core.grouped import grouped
 from coordinator_tasks.core.names import is_consumer, is_topic
 from coordinator_tasks.core.protocol.znodes import children
 from coordinator_tasks.core.text.partition_text import shown
@@ -39,10 +40,7 @@ def choices(c: Coordinator) -> Choices:
         registered = []
     known = {one for fleet in found for one in fleet.consumers} | set(filter(is_consumer, children(c.zk, c.paths.ids)))
     away = sorted(known - set(registered))
-    versions: dict[str, list[str]] = {}
-    for one in found:
-        for name in {*one.versions, one.name} - {""}:
-            versions.setdefault(name, []).append(one.app)
+    versions = grouped((name, one.app) for one in found for name in {*one.versions, one.name} - {""})
     return {
         TOPICS: dict.fromkeys(filter(is_topic, transitions.topics(c)), ""),
         CONSUMERS: dict.fromkeys(registered, "") | dict.fromkeys(away, "not registered"),

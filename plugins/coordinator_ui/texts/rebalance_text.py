@@ -7,6 +7,7 @@ written, usually long before the coordinator asks.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from coordinator_tasks.core.grouped import grouped
 from coordinator_tasks.core.measure.pauses import amount, longest
 from coordinator_tasks.core.model import Actor, Amount, Cause, MoveKind, Pause, Pauses, Reason, Record, State
 from coordinator_tasks.core.text.move_ways import by_way, way
@@ -173,9 +174,8 @@ def only(one: Story, actor_run: str) -> Story | None:
 
 
 def _headline(one: Rebalance, rows: Iterable[MoveRow], lasted_s: float) -> str:
-    by_deed: dict[str, set[int]] = {}
-    for row in rows:
-        by_deed.setdefault(_deed(row), set()).update(row.partitions)
+    deeds = grouped((_deed(row), partition) for row in rows for partition in row.partitions)
+    by_deed = {deed: set(numbers) for deed, numbers in deeds.items()}
     nobody = one.records[-1].counts.get("assigned") == 0
     nothing = "Nobody was left to take a partition" if nobody else "No partition moved"
     on_their_way = len(set().union(*by_deed.values()))
@@ -226,10 +226,8 @@ def _rows(records: Iterable[Record]) -> tuple[MoveRow, ...]:
                 found[before] = replace(found[before], replaced=True)
             newest[move.partition] = len(found)
             found.append(MoveRow((move.partition,), move.giver, move.taker, move.kind, record.causes, record.at))
-    grouped: dict[MoveRow, list[int]] = {}
-    for row in found:
-        grouped.setdefault(replace(row, partitions=()), []).extend(row.partitions)
-    return tuple(replace(row, partitions=tuple(sorted(numbers))) for row, numbers in grouped.items())
+    rows = grouped((replace(row, partitions=()), partition) for row in found for partition in row.partitions)
+    return tuple(replace(row, partitions=tuple(sorted(numbers))) for row, numbers in rows.items())
 
 
 def _confirmed(row: MoveRow, consumer: str, record: Record) -> MoveRow:
