@@ -133,7 +133,9 @@ def of_plan(view: TopicView, world: World, draft: Draft, state: TopicState, able
     new = sorted(c for c, i in able.items() if state.targets.get(c) != i)
     left = sorted(state.targets.keys() - able.keys() - restarts.away(view, world).keys() | _to_drain(world, draft))
     if new or left:
-        return Due(_membership(new, left, world), _events(new, left, world), tuple(new), tuple(left))
+        joined_now = (Cause(CauseKind.JOINED, tuple(new)),) if new else ()
+        found = (*joined_now, *cause_text.kept(_of_left(consumer, world) for consumer in left))
+        return Due(found, _events(new, left, world), tuple(new), tuple(left))
     if changed:
         found = (*_paused(view), *_pinned(view, able), *_rolled_back(view, able), *_split(view))
         return Due(found or (Cause(CauseKind.CHANGED),))
@@ -186,11 +188,6 @@ def _split(view: TopicView) -> tuple[Cause, ...]:
     if wanted is None or all((owner in wanted.consumers) == (p in wanted.partitions) for p, owner in owners.items()):
         return ()
     return (split.cause(wanted),)
-
-
-def _membership(new: list[str], left: list[str], world: World) -> tuple[Cause, ...]:
-    joined_now = (Cause(CauseKind.JOINED, tuple(new)),) if new else ()
-    return (*joined_now, *cause_text.kept(_of_left(consumer, world) for consumer in left))
 
 
 def _of_left(consumer: str, world: World) -> Cause:

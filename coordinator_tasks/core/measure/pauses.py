@@ -98,7 +98,8 @@ def pause(moved: Moved) -> Pause | str:
         return problem
     size = None if moved.record_bytes is None else round(moved.record_bytes * taken.waited)
     usual_s = None if moved.usual_s is None else round(min(moved.usual_s, MOST_STALL_S), 4)
-    found = Pause(moved.partition, _middle(last), released_at, None, taken.waited, size, usual_s=usual_s)
+    last_at = None if last is None else round(last.middle, 4)
+    found = Pause(moved.partition, last_at, released_at, None, taken.waited, size, usual_s=usual_s)
     if taken.ago_s is None:
         if taken.waited:
             return f"{moved.taker} says that records of {which} waited, and of none that it has passed"
@@ -161,10 +162,6 @@ def _of_giver(moved: Moved) -> tuple[TimeSpan | None, TimeSpan | None, str]:
 def _with_wait(found: Pause, first: TimeSpan, begin: TimeSpan, spread_s: float) -> Pause:
     wait_s, error_s = max(0.0, first.middle - begin.middle), first.error_s + begin.error_s + spread_s
     return replace(found, wait_s=round(wait_s, 4), error_s=round(error_s, 4))
-
-
-def _middle(span: TimeSpan | None) -> float | None:
-    return None if span is None else round(span.middle, 4)
 
 
 def unmoved(

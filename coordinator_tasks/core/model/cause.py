@@ -1,9 +1,15 @@
-"""Causes of a transition."""
+"""Causes of a transition, and the end of a consumer's process."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from coordinator_tasks.core.model.ending import Ending
+
+class Ending(StrEnum):
+    """How an incarnation's end became known."""
+
+    LEFT = "left"  # left cleanly and reported its incarnation
+    REAPED = "reaped"  # the launcher saw all processes end, or the successor on the same host found none
+    REFUSED = "refused"  # the consumer's own address refused connections for a session time-out
 
 
 class CauseKind(StrEnum):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from coordinator_tasks.core.model.ending import Ending
+from coordinator_tasks.core.model.cause import Ending
 from coordinator_tasks.core.model.topic import FORMATS
 
 

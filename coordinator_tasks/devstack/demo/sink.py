@@ -34,19 +34,19 @@ def processed(folder: Path) -> dict[str, int]:
 
 def last_offsets(folder: Path) -> dict[int, int]:
     """Return partition → the largest offset in the sink."""
-    found: dict[int, int] = {}
-    for database in _files(folder):
-        for partition, offset in _ask(database, "SELECT partition, MAX(offset) FROM audit GROUP BY partition"):
-            found[partition] = max(found.get(partition, -1), offset)
-    return found
+    return _largest(folder, "SELECT partition, MAX(offset) FROM audit GROUP BY partition")
 
 
 def newest(folder: Path) -> dict[int, float]:
     """Return partition → when its newest processed record was produced, by the last rows of each writer."""
-    found: dict[int, float] = {}
-    for database in _files(folder):
-        for partition, produced_at in _ask(database, LAST_QUESTION):
-            found[partition] = max(found.get(partition, 0.0), produced_at)
+    return _largest(folder, LAST_QUESTION)
+
+
+def _largest(folder: Path, question: str) -> dict[int, Any]:
+    """Return partition → the largest answer of all writers."""
+    found: dict[int, Any] = {}
+    for partition, value in (row for database in _files(folder) for row in _ask(database, question)):
+        found[partition] = max(found.get(partition, value), value)
     return found
 
 

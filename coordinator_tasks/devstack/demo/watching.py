@@ -8,6 +8,7 @@ from typing import TypeVar
 import psutil
 
 from coordinator_tasks.core.codecs import codec, member_codec
+from coordinator_tasks.core.machine.draft import by_consumer
 from coordinator_tasks.core.model import Ending, IdClaim, Member, Record, State, TopicNode
 from coordinator_tasks.core.protocol.znodes import find_many
 from coordinator_tasks.devstack.demo import sink
@@ -180,7 +181,4 @@ class Watcher:
 
 
 def _owned(node: TopicNode | None) -> dict[str, tuple[int, ...]]:
-    found: dict[str, tuple[int, ...]] = {}
-    for partition, consumer in sorted(node.assignments.items() if node is not None else ()):
-        found[consumer] = (*found.get(consumer, ()), partition)
-    return found
+    return by_consumer((consumer, p) for p, consumer in node.assignments.items()) if node is not None else {}

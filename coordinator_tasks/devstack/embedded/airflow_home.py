@@ -135,7 +135,8 @@ def _migrated_database() -> Path:
 
     The migration takes seconds, so it is done once for each set of packages.
     """
-    name = f"airflow-{_fingerprint([*_airflow_packages(), f'{LAUNCH_POOL}={LAUNCH_SLOTS}'])}"
+    parts = "\n".join(sorted({*_airflow_packages(), f"{LAUNCH_POOL}={LAUNCH_SLOTS}"}))
+    name = f"airflow-{hashlib.sha256(parts.encode()).hexdigest()[:16]}"
     database = cache_folder() / f"{name}.db"
     if database.exists():
         return database
@@ -173,7 +174,3 @@ def _airflow_packages() -> Iterable[str]:
         name = (distribution.metadata["Name"] or "").lower()
         if name.startswith("apache-airflow") or name == "sqlalchemy":
             yield f"{name}={distribution.version}"
-
-
-def _fingerprint(parts: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(sorted(set(parts))).encode()).hexdigest()[:16]
