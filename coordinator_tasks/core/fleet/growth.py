@@ -6,7 +6,7 @@ partitions move from overloaded consumers to others. A growth that brings no mor
 made on old measurements, or while partitions move or processes start or end.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from heapq import heapify, heapreplace
@@ -15,6 +15,7 @@ from math import ceil, inf
 from statistics import median
 
 from coordinator_tasks.core.errors import BadGrowth
+from coordinator_tasks.core.grouped import grouped
 from coordinator_tasks.core.text.partition_text import agreed, counted, named, shown
 
 MAX_CONSUMERS = 10_000
@@ -192,104 +193,238 @@ def decide(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[Gro
     """Return the decision and the next memory. If the decision acts, store both in the same write as the action."""
     if seen.unsure:
         return _kept(_said(GrowthKind.HOLD, seen, seen.count, f"nothing is decided: {seen.unsure}"), memory)
-    found, memory = _judged(limits, seen, memory)
+    growing = _Growing(limits, seen, memory)
+    found = growing.judged()
     acts = limits.act and found.kind not in (GrowthKind.HOLD, GrowthKind.CANNOT_HELP)
-    return _kept(replace(found, acted=acts), memory)
+    return _kept(replace(found, acted=acts), growing.memory)
 
 
-def _judged(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[GrowthDecision, Memory]:
-    memory = replace(memory, capacity=_capacity(limits, seen, memory))
-    if not memory.capacity:
-        why = "nobody has had a backlog throughout yet, so what one consumer gives is not known"
-        return _bounded(limits, seen) or _said(GrowthKind.HOLD, seen, seen.count, why), memory
-    free, kept = _needs(limits, seen, memory)
-    needs = [*free, *(min(memory.capacity, one) for one in kept.values())]
-    desired = _desired(limits, needs, memory.capacity)
-    memory = replace(memory, wanted=_wanted(memory, seen.now, desired))
-    found = _decided(limits, seen, memory, needs, desired)
-    full = sorted(owner for owner, one in kept.items() if one > memory.capacity)
-    if full and found.kind is GrowthKind.HOLD:
-        stay = f"{shown(full)} {agreed(len(full), 'has', 'have')} more than one consumer gives, pinned or of frozen topics; unpin or unfreeze"
-        found = replace(found, reasons=(*found.reasons, stay))
-    if (too_hot := hot(seen, memory)) and found.kind in (GrowthKind.HOLD, GrowthKind.GROW):
-        kind = GrowthKind.CANNOT_HELP if found.kind is GrowthKind.HOLD else found.kind
-        hot_texts = tuple(_hot_texts(memory, too_hot))
-        both = (hot_texts, found.reasons) if kind is GrowthKind.CANNOT_HELP else (found.reasons, hot_texts)
-        found = replace(found, kind=kind, reasons=(*both[0], *both[1]))
-    return found, memory
+class _Growing:
+    """A decision on measurements that count. `needs`: of the partitions, in records/s. `desired`: number of consumers."""
 
+    def __init__(self, limits: Limits, seen: GrowthObservation, memory: Memory) -> None:
+        self.limits, self.seen, self.memory = limits, seen, memory
+        self.count, self.capacity = seen.count, self._capacity()
+        self.memory = replace(memory, capacity=self.capacity)
+        self.needs, self.desired = list[float](), 0
 
-def _decided(
-    limits: Limits, seen: GrowthObservation, memory: Memory, needs: Sequence[float], desired: int
-) -> GrowthDecision:
-    count = seen.count
-    if (step := _bounded(limits, seen) or _undone(limits, seen, memory, needs)) is not None:
-        return step
-    if desired > count:
-        return _more(limits, seen, memory, needs, desired)
-    if moves := _due_moves(limits, seen, memory):
-        why = "some consumer has more than it can read, and others have room"
-        return replace(_said(GrowthKind.MOVE, seen, count, why), moves=moves)
-    if desired < count:
-        return _fewer(limits, seen, memory, needs, desired)
-    return _said(GrowthKind.HOLD, seen, count, f"{_are(count)} enough: {_balance(needs, memory, count)}")
+    def judged(self) -> GrowthDecision:
+        if not self.capacity:
+            why = "nobody has had a backlog throughout yet, so what one consumer gives is not known"
+            return self._bounded() or self._hold(why)
+        free, kept = self._needs()
+        self.needs = [*free, *(min(self.capacity, one) for one in kept.values())]
+        self.desired = self._desired()
+        self.memory = replace(self.memory, wanted=_wanted(self.memory, self.seen.now, self.desired))
+        found = self._decided()
+        full = sorted(owner for owner, one in kept.items() if one > self.capacity)
+        if full and found.kind is GrowthKind.HOLD:
+            stay = f"{shown(full)} {agreed(len(full), 'has', 'have')} more than one consumer gives, pinned or of frozen topics; unpin or unfreeze"
+            found = replace(found, reasons=(*found.reasons, stay))
+        hot = tuple(self._hot_texts())
+        if not hot or found.kind not in (GrowthKind.HOLD, GrowthKind.GROW):
+            return found
+        if found.kind is GrowthKind.GROW:
+            return replace(found, reasons=(*found.reasons, *hot))
+        return replace(found, kind=GrowthKind.CANNOT_HELP, reasons=(*hot, *found.reasons))
+
+    def _decided(self) -> GrowthDecision:
+        if (step := self._bounded() or self._undone()) is not None:
+            return step
+        if self.desired > self.count:
+            return self._more()
+        if moves := self._due_moves():
+            return self._move("some consumer has more than it can read, and others have room", moves)
+        if self.desired < self.count:
+            return self._fewer()
+        return self._hold(f"{_are(self.count)} enough: {self._balance}")
+
+    def _capacity(self) -> float:
+        """Return the capacity of one consumer: the median of the busy consumers, smoothed over the observations.
+
+        While a growth is judged, it does not fall: if the sink is the limit, each consumer reads less after a growth.
+        """
+        before = self.memory.capacity
+        if not self.seen.busy:
+            return before
+        current = median(self.seen.busy.values())
+        smoothed = (before + current) / 2 if before else current
+        judging = self._recent({GrowthKind.GROW}, 2 * (self.limits.start_up_s + self.limits.window_s))
+        return max(before, smoothed) if judging else smoothed
+
+    def _need(self, one: Load) -> float:
+        return one.rate / self.limits.utilisation + one.lag / self.limits.catch_up_s
+
+    def _needs(self) -> tuple[list[float], dict[str, float]]:
+        """Return each free partition's need (at most one consumer's capacity), and owner → need of its bound partitions.
+
+        The needs include the backlog that builds up until a new consumer reads. A partition pinned to an absent consumer is
+        free, because the strategy places it.
+        """
+        rates = sum(one.rate for one in self.seen.loads)
+        grows_by = max(0.0, rates - self.count * self.capacity) * self.limits.start_up_s / self.limits.catch_up_s
+        needs = {one: self._need(one) for one in self.seen.loads}
+        whole = sum(needs.values())
+        factor = 1 + grows_by / whole if grows_by and whole else 1.0
+        free, kept, movable = list[float](), dict[str, float](), self._movable()
+        for load, need in needs.items():
+            if load not in movable and (load.frozen or load.pin == load.owner):
+                kept[load.owner] = kept.get(load.owner, 0.0) + factor * need
+            else:
+                free.append(min(self.capacity, factor * need))
+        return free, kept
+
+    def _movable(self) -> set[Load]:
+        """Return the partitions that are neither frozen nor pinned by a person."""
+        own = own_pins(self.memory.decisions)
+        return {
+            one for one in self.seen.loads if not one.frozen and one.pin in ("", own.get((one.topic, one.partition)))
+        }
+
+    def _desired(self) -> int:
+        """Return the smallest number of consumers whose capacity meets the needs, plus the spare consumers."""
+        most = max(1, min(self.limits.most, len(self.needs)))
+        first = max(1, min(most, ceil(sum(self.needs) / self.capacity - 1e-9)))
+        needed = next((n for n in range(first, most + 1) if _fits(self.needs, n, self.capacity)), most)
+        return max(self.limits.least, min(self.limits.most, needed + self.limits.spare))
+
+    def _undone(self) -> GrowthDecision | None:
+        """Return the decision to undo a growth that brought no more throughput; `None` otherwise, or if too early."""
+        seen, judged_at = self.seen, self.limits.start_up_s + self.limits.window_s
+        last = next((one for one in reversed(self.memory.decisions) if one.kind in CHANGES and one.acted), None)
+        if last is None or last.kind is not GrowthKind.GROW or last.desired != self.count:
+            return None
+        age = seen.now - last.at
+        last = _first_of_row(self.memory, last, judged_at)
+        if not judged_at <= age < 2 * judged_at or sum(self.needs) <= last.count * self.capacity:
+            return None
+        if 2 * len(seen.busy) < self.count:
+            return None  # if the sink were the limit, most consumers would have a backlog
+        hoped = last.throughput * (1 + RISE * (self.count - last.count) / max(1, last.count))
+        if seen.throughput >= hoped:
+            return None
+        why = (
+            f"adding consumers cannot help: {seen.throughput:,.0f} records/s are read with {self.count} consumers, "
+            f"{last.throughput:,.0f} were with {last.count}; the sink or the brokers are the limit"
+        )
+        return self._left(GrowthKind.UNDO, max(self.limits.least, last.count), why)
+
+    def _more(self) -> GrowthDecision:
+        limits, balance = self.limits, self._balance
+        undone = sum(
+            one.kind is GrowthKind.UNDO and one.acted and self.seen.now - one.at < REMEMBERED_S
+            for one in self.memory.decisions
+        )
+        blocked_s = BLOCKED_WINDOWS * limits.window_s * 2 ** max(0, undone - 1)
+        if self._recent({GrowthKind.UNDO}, blocked_s):
+            why = f"adding consumers cannot help: more of them have read no more within the last {blocked_s / 60:.0f} min ({balance})"
+            return _said(GrowthKind.CANNOT_HELP, self.seen, self.count, why)
+        enough = sum(self.needs) <= self.count * self.capacity
+        moves = self._due_moves() if enough else ()
+        if moves and not self._recent({GrowthKind.MOVE}, 3 * limits.window_s):
+            return self._move(f"{balance}, which is enough if it is shared better", moves)
+        if enough and self._recent({GrowthKind.MOVE}, limits.window_s):
+            return self._hold(f"{balance}; the effect of the last moves is not known yet")
+        if self._recent({GrowthKind.GROW}, max(limits.grow_pause_s, limits.start_up_s)):
+            return self._hold(f"{balance}; the last consumers have just been added")
+        most = max(2 * self.count, self.count + STEP)
+        return _said(GrowthKind.GROW, self.seen, min(self.desired, most), balance)
+
+    def _fewer(self) -> GrowthDecision:
+        now, pause_s, wanted = self.seen.now, self.limits.shrink_pause_s, self.memory.wanted
+        since = [at for at, number in wanted if number >= self.count]
+        calm_s = now - max([wanted[0][0] if wanted else now, *since])
+        if calm_s < pause_s or self._recent(CHANGES, pause_s):
+            return self._hold(f"{self._balance}; fewer would do for {calm_s:.0f} of {pause_s:.0f} s")
+        left = max(self.desired, *(number for at, number in wanted if now - at <= pause_s))
+        while left < self.count and not _fits(self.needs, max(1, left - self.limits.spare), SLACK * self.capacity):
+            left += 1
+        if left >= self.count:
+            return self._hold(f"{self._balance}; one fewer would be close to its limit")
+        return self._left(GrowthKind.SHRINK, left, self._balance)
+
+    def _hot_texts(self) -> Iterator[str]:
+        """Yield a sentence for each of the first `MAX_MOVES` topics with partitions that more consumers cannot help:
+        their rate exceeds a consumer's capacity.
+        """
+        topics = grouped((one.topic, one) for one in self.seen.loads if one.rate > self.capacity)
+        for topic, loads in islice(topics.items(), MAX_MOVES):
+            most = max(one.rate for one in loads)
+            gets = "it gets" if len(loads) == 1 else "each gets up to"
+            yield (
+                f"adding consumers cannot help {named([one.partition for one in loads])} of {topic}: {gets} {most:,.0f} records/s, "
+                f"and one consumer gives {self.capacity:,.0f}; give the topic more partitions, or its consumers more cores"
+            )
+
+    def _bounded(self) -> GrowthDecision | None:
+        """Return the step into the limits; `None` within the limits."""
+        bound = min(max(self.count, self.limits.least), self.limits.most)
+        reason = f"{_are(self.count)} outside of {self.limits.least} to {self.limits.most}"
+        if bound > self.count:
+            return _said(GrowthKind.GROW, self.seen, bound, reason)
+        return self._left(GrowthKind.SHRINK, bound, reason) if bound < self.count else None
+
+    def _left(self, kind: GrowthKind, desired: int, why: str) -> GrowthDecision:
+        """Return the decision to have `desired` consumers, or the nearest number that frozen topics allow."""
+        leaves = _cheapest(self.seen, self.count - desired)
+        if desired < self.count and not leaves:
+            return self._hold(f"{why}; none can leave: each keeps partitions of a frozen topic; unfreeze it")
+        return replace(_said(kind, self.seen, self.count - len(leaves), why), leaves=leaves)
+
+    def _due_moves(self) -> tuple[GrowthMove, ...]:
+        """Return the moves that are due; none while the effect of the last moves or of a change of size is unknown."""
+        settling = self._recent(CHANGES, self.limits.start_up_s + self.limits.window_s)
+        return () if settling or self._recent({GrowthKind.MOVE}, self.limits.window_s) else self._moves()
+
+    def _moves(self) -> tuple[GrowthMove, ...]:
+        """Return moves of movable partitions from overloaded consumers to consumers with spare capacity.
+
+        No consumer gives its last partition away.
+        """
+        capacity, moves, free = self.capacity, list[GrowthMove](), self._movable()
+        needs_of: dict[str, dict[Load, float]] = {one: {} for one in self.seen.consumers}
+        for load in self.seen.loads:
+            if load.owner in needs_of:
+                needs_of[load.owner][load] = min(capacity, self._need(load))
+        loads = {one: sum(held.values()) for one, held in needs_of.items()}
+        while len(moves) < MAX_MOVES:
+            givers = [one for one, held in needs_of.items() if held.keys() & free]
+            giver = max(givers, key=lambda one: (loads[one], one), default="")
+            taker = min(loads, key=lambda one: (loads[one], one), default="")
+            if not giver or loads[giver] <= capacity or len(needs_of[giver]) < 2:
+                break
+            held, over = needs_of[giver], loads[giver] - capacity
+            fitting = [
+                one for one, need in held.items() if one in free and need > 0 and loads[taker] + need <= capacity
+            ]
+            if not fitting:
+                break
+            load = min(fitting, key=lambda one: (held[one] < over, abs(held[one] - over), one.topic, one.partition))
+            need = needs_of[taker][load] = held.pop(load)
+            loads[giver] -= need
+            loads[taker] += need
+            moves.append(GrowthMove(load.topic, load.partition, load.owner, taker))
+        return tuple(moves)
+
+    def _recent(self, kinds: Collection[GrowthKind], within_s: float) -> bool:
+        last = max((one.at for one in self.memory.decisions if one.kind in kinds and one.acted), default=-inf)
+        return self.seen.now - last < within_s
+
+    @property
+    def _balance(self) -> str:
+        return f"{sum(self.needs):,.0f} records/s are needed, and {self.count} x {self.capacity:,.0f} are there"
+
+    def _hold(self, why: str) -> GrowthDecision:
+        return _said(GrowthKind.HOLD, self.seen, self.count, why)
+
+    def _move(self, why: str, moves: tuple[GrowthMove, ...]) -> GrowthDecision:
+        return replace(_said(GrowthKind.MOVE, self.seen, self.count, why), moves=moves)
 
 
 def _wanted(memory: Memory, now: float, desired: int) -> tuple[tuple[float, int], ...]:
     """Return the pairs needed to tell how long a smaller fleet has been enough."""
     past = [one for one in memory.wanted if one[0] <= now]  # a future time comes from a clock that was ahead
     return (*past[:1], *(one for one in past[1:] if one[1] > desired), (now, desired))
-
-
-def _capacity(limits: Limits, seen: GrowthObservation, memory: Memory) -> float:
-    """Return the capacity of one consumer: the median of the busy consumers, smoothed over the observations.
-
-    While a growth is judged, it does not fall: if the sink is the limit, each consumer reads less after a growth.
-    """
-    if not seen.busy:
-        return memory.capacity
-    current = median(seen.busy.values())
-    smoothed = (memory.capacity + current) / 2 if memory.capacity else current
-    judging = _recent(memory, seen.now, {GrowthKind.GROW}, 2 * (limits.start_up_s + limits.window_s))
-    return max(memory.capacity, smoothed) if judging else smoothed
-
-
-def _need(limits: Limits, one: Load) -> float:
-    return one.rate / limits.utilisation + one.lag / limits.catch_up_s
-
-
-def _needs(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[list[float], dict[str, float]]:
-    """Return each free partition's need (at most one consumer's capacity), and owner → need of its bound partitions.
-
-    The needs include the backlog that builds up until a new consumer reads. A partition pinned to an absent consumer is
-    free, because the strategy places it.
-    """
-    rates = sum(one.rate for one in seen.loads)
-    grows_by = max(0.0, rates - seen.count * memory.capacity) * limits.start_up_s / limits.catch_up_s
-    needs = {one: _need(limits, one) for one in seen.loads}
-    whole = sum(needs.values())
-    factor = 1 + grows_by / whole if grows_by and whole else 1.0
-    free, kept, movable = list[float](), dict[str, float](), _movable(seen, memory)
-    for load, need in needs.items():
-        if load not in movable and (load.frozen or load.pin == load.owner):
-            kept[load.owner] = kept.get(load.owner, 0.0) + factor * need
-        else:
-            free.append(min(memory.capacity, factor * need))
-    return free, kept
-
-
-def _movable(seen: GrowthObservation, memory: Memory) -> set[Load]:
-    """Return the partitions that are neither frozen nor pinned by a person."""
-    own = own_pins(memory.decisions)
-    return {one for one in seen.loads if not one.frozen and one.pin in ("", own.get((one.topic, one.partition)))}
-
-
-def _desired(limits: Limits, needs: Sequence[float], capacity: float) -> int:
-    """Return the smallest number of consumers whose capacity meets these needs, plus the spare consumers."""
-    most = max(1, min(limits.most, len(needs)))
-    first = max(1, min(most, ceil(sum(needs) / capacity - 1e-9)))
-    needed = next((n for n in range(first, most + 1) if _fits(needs, n, capacity)), most)
-    return max(limits.least, min(limits.most, needed + limits.spare))
 
 
 def _fits(needs: Sequence[float], count: int, capacity: float) -> bool:
@@ -301,116 +436,12 @@ def _fits(needs: Sequence[float], count: int, capacity: float) -> bool:
     return max(loads) <= capacity * (1 + 1e-9)
 
 
-def _undone(limits: Limits, seen: GrowthObservation, memory: Memory, needs: Sequence[float]) -> GrowthDecision | None:
-    """Return the decision to undo a growth that brought no more throughput; `None` otherwise, or if too early."""
-    last = next((one for one in reversed(memory.decisions) if one.kind in CHANGES and one.acted), None)
-    if last is None or last.kind is not GrowthKind.GROW or last.desired != seen.count:
-        return None
-    age, judged_at = seen.now - last.at, limits.start_up_s + limits.window_s
-    last = _first_of_row(memory, last, judged_at)
-    if not judged_at <= age < 2 * judged_at or sum(needs) <= last.count * memory.capacity:
-        return None
-    if 2 * len(seen.busy) < seen.count:
-        return None  # if the sink were the limit, most consumers would have a backlog
-    more = seen.count - last.count
-    hoped = last.throughput * (1 + RISE * more / max(1, last.count))
-    if seen.throughput >= hoped:
-        return None
-    count = max(limits.least, last.count)
-    why = (
-        f"adding consumers cannot help: {seen.throughput:,.0f} records/s are read with {seen.count} consumers, "
-        f"{last.throughput:,.0f} were with {last.count}; the sink or the brokers are the limit"
-    )
-    return _left(GrowthKind.UNDO, seen, count, why)
-
-
 def _first_of_row(memory: Memory, last: GrowthDecision, judged_at: float) -> GrowthDecision:
     """Return the first of a row of growths, each decided before the previous growth could be judged."""
     for one in reversed(memory.decisions):
         if one.kind is GrowthKind.GROW and one.acted and one.desired == last.count and 0 < last.at - one.at < judged_at:
             last = one
     return last
-
-
-def _more(
-    limits: Limits, seen: GrowthObservation, memory: Memory, needs: Sequence[float], desired: int
-) -> GrowthDecision:
-    count, capacity, balance = seen.count, memory.capacity, _balance(needs, memory, seen.count)
-    undone = sum(
-        one.kind is GrowthKind.UNDO and one.acted and seen.now - one.at < REMEMBERED_S for one in memory.decisions
-    )
-    blocked_s = BLOCKED_WINDOWS * limits.window_s * 2 ** max(0, undone - 1)
-    if _recent(memory, seen.now, {GrowthKind.UNDO}, blocked_s):
-        why = f"adding consumers cannot help: more of them have read no more within the last {blocked_s / 60:.0f} min ({balance})"
-        return _said(GrowthKind.CANNOT_HELP, seen, count, why)
-    enough = sum(needs) <= count * capacity
-    moves = _due_moves(limits, seen, memory) if enough else ()
-    if moves and not _recent(memory, seen.now, {GrowthKind.MOVE}, 3 * limits.window_s):
-        return replace(
-            _said(GrowthKind.MOVE, seen, count, f"{balance}, which is enough if it is shared better"), moves=moves
-        )
-    if enough and _recent(memory, seen.now, {GrowthKind.MOVE}, limits.window_s):
-        return _said(GrowthKind.HOLD, seen, count, f"{balance}; the effect of the last moves is not known yet")
-    if _recent(memory, seen.now, {GrowthKind.GROW}, max(limits.grow_pause_s, limits.start_up_s)):
-        return _said(GrowthKind.HOLD, seen, count, f"{balance}; the last consumers have just been added")
-    return _said(GrowthKind.GROW, seen, min(desired, max(2 * count, count + STEP)), balance)
-
-
-def _fewer(
-    limits: Limits, seen: GrowthObservation, memory: Memory, needs: Sequence[float], desired: int
-) -> GrowthDecision:
-    count, capacity, balance = seen.count, memory.capacity, _balance(needs, memory, seen.count)
-    since = [at for at, number in memory.wanted if number >= count]
-    first = memory.wanted[0][0] if memory.wanted else seen.now
-    calm_s = seen.now - max([first, *since])
-    if calm_s < limits.shrink_pause_s or _recent(memory, seen.now, CHANGES, limits.shrink_pause_s):
-        return _said(
-            GrowthKind.HOLD, seen, count, f"{balance}; fewer would do for {calm_s:.0f} of {limits.shrink_pause_s:.0f} s"
-        )
-    recent = [number for at, number in memory.wanted if seen.now - at <= limits.shrink_pause_s]
-    left = max(desired, *recent)
-    while left < count and not _fits(needs, max(1, left - limits.spare), SLACK * capacity):
-        left += 1
-    if left >= count:
-        return _said(GrowthKind.HOLD, seen, count, f"{balance}; one fewer would be close to its limit")
-    return _left(GrowthKind.SHRINK, seen, left, balance)
-
-
-def hot(seen: GrowthObservation, memory: Memory) -> tuple[Load, ...]:
-    """Return the partitions whose rate exceeds a consumer's capacity, so that more consumers cannot help."""
-    return tuple(one for one in seen.loads if memory.capacity and one.rate > memory.capacity)
-
-
-def _hot_texts(memory: Memory, too_hot: Sequence[Load]) -> Iterator[str]:
-    """Yield a sentence for each of the first `MAX_MOVES` topics."""
-    topics: dict[str, list[Load]] = {}
-    for one in too_hot:
-        topics.setdefault(one.topic, []).append(one)
-    for topic, loads in islice(topics.items(), MAX_MOVES):
-        most = max(one.rate for one in loads)
-        gets = "it gets" if len(loads) == 1 else "each gets up to"
-        yield (
-            f"adding consumers cannot help {named([one.partition for one in loads])} of {topic}: {gets} {most:,.0f} records/s, "
-            f"and one consumer gives {memory.capacity:,.0f}; give the topic more partitions, or its consumers more cores"
-        )
-
-
-def _bounded(limits: Limits, seen: GrowthObservation) -> GrowthDecision | None:
-    """Return the step into the limits; `None` within the limits."""
-    count, bound = seen.count, min(max(seen.count, limits.least), limits.most)
-    reason = f"{_are(count)} outside of {limits.least} to {limits.most}"
-    if bound > count:
-        return _said(GrowthKind.GROW, seen, bound, reason)
-    return _left(GrowthKind.SHRINK, seen, bound, reason) if bound < count else None
-
-
-def _left(kind: GrowthKind, seen: GrowthObservation, desired: int, why: str) -> GrowthDecision:
-    """Return the decision to have `desired` consumers, or the nearest number that frozen topics allow."""
-    leaves = _cheapest(seen, seen.count - desired)
-    if desired < seen.count and not leaves:
-        why += "; none can leave: each keeps partitions of a frozen topic; unfreeze it"
-        return _said(GrowthKind.HOLD, seen, seen.count, why)
-    return replace(_said(kind, seen, seen.count - len(leaves), why), leaves=leaves)
 
 
 def _cheapest(seen: GrowthObservation, count: int) -> tuple[str, ...]:
@@ -427,48 +458,6 @@ def _cheapest(seen: GrowthObservation, count: int) -> tuple[str, ...]:
     return tuple(sorted(sorted(costs, reverse=True), key=costs.__getitem__)[:count])
 
 
-def _due_moves(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[GrowthMove, ...]:
-    """Return the moves that are due; none while the effect of the last moves or of a change of size is unknown."""
-    settling = _recent(memory, seen.now, CHANGES, limits.start_up_s + limits.window_s)
-    moving = _recent(memory, seen.now, {GrowthKind.MOVE}, limits.window_s)
-    return () if settling or moving else _moves(limits, seen, memory)
-
-
-def _moves(limits: Limits, seen: GrowthObservation, memory: Memory) -> tuple[GrowthMove, ...]:
-    """Return moves of movable partitions from overloaded consumers to consumers with spare capacity.
-
-    No consumer gives its last partition away.
-    """
-    capacity, moves, free = memory.capacity, list[GrowthMove](), _movable(seen, memory)
-    needs_of: dict[str, dict[Load, float]] = {one: {} for one in seen.consumers}
-    for load in seen.loads:
-        if load.owner in needs_of:
-            needs_of[load.owner][load] = min(capacity, _need(limits, load))
-    loads = {one: sum(held.values()) for one, held in needs_of.items()}
-    while len(moves) < MAX_MOVES:
-        givers = [one for one, held in needs_of.items() if held.keys() & free]
-        giver = max(givers, key=lambda one: (loads[one], one), default="")
-        taker = min(loads, key=lambda one: (loads[one], one), default="")
-        if not giver or loads[giver] <= capacity or len(needs_of[giver]) < 2:
-            break
-        fitting = [
-            one for one, need in needs_of[giver].items() if one in free and need > 0 and loads[taker] + need <= capacity
-        ]
-        if not fitting:
-            break
-        over = loads[giver] - capacity
-        load = min(
-            fitting,
-            key=lambda one: (needs_of[giver][one] < over, abs(needs_of[giver][one] - over), one.topic, one.partition),
-        )
-        need = needs_of[giver].pop(load)
-        needs_of[taker][load] = need
-        loads[giver] -= need
-        loads[taker] += need
-        moves.append(GrowthMove(load.topic, load.partition, load.owner, taker))
-    return tuple(moves)
-
-
 def own_pins(decisions: Sequence[GrowthDecision]) -> dict[tuple[str, int], str]:
     """Return (topic, partition) → consumer for the pins that moves have made.
 
@@ -480,15 +469,6 @@ def own_pins(decisions: Sequence[GrowthDecision]) -> dict[tuple[str, int], str]:
             pins.clear()
         pins |= {(one.topic, one.partition): one.taker for one in past.moves if past.acted}
     return pins
-
-
-def _recent(memory: Memory, now: float, kinds: frozenset[GrowthKind] | set[GrowthKind], within_s: float) -> bool:
-    last = max((one.at for one in memory.decisions if one.kind in kinds and one.acted), default=-inf)
-    return now - last < within_s
-
-
-def _balance(needs: Sequence[float], memory: Memory, count: int) -> str:
-    return f"{sum(needs):,.0f} records/s are needed, and {count} x {memory.capacity:,.0f} are there"
 
 
 def _are(count: int) -> str:
