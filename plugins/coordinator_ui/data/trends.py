@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from coordinator_tasks.core.grouped import grouped
 from coordinator_tasks.core.measure.lag import LagStatus, furthest_s
 from coordinator_tasks.core.measure.lag_moments import EVERY_S, FRESH_S, KEPT, NOBODY, LagMoment, seconds, statuses
 from coordinator_tasks.service.coordinator import Coordinator
@@ -80,23 +81,17 @@ class Trend:
 
     def of_topic(self, topic: str, partition: int | None = None) -> dict[str, list[Point]]:
         """Return owner → points, for a topic or one of its partitions, only of samples during the ownership."""
-        found: dict[str, list[Point]] = {}
-        for before, moment in self._pairs():
-            read = _read(before, moment, topic, partition)
-            for place, point in _points(moment, topic, partition).items():
-                found.setdefault(moment.owner(place), []).append(replace(point, read=read.get(moment.owner(place))))
-        return found
+        pairs = ((before, moment) for before, moment in self._pairs() if topic in moment.topics)
+        return grouped(sample for pair in pairs for sample in _samples(*pair, topic, partition))
 
     def of_consumer(self, consumer: str) -> dict[str, list[Point]]:
-        found: dict[str, list[Point]] = {}
-        for before, moment in self._pairs():
-            if consumer in moment.consumers:
-                place = moment.consumers.index(consumer)
-                for topic in moment.topics:
-                    read = _read(before, moment, topic, None, place)
-                    for point in _points(moment, topic, None, place).values():
-                        found.setdefault(topic, []).append(replace(point, read=read.get(consumer)))
-        return found
+        return grouped(
+            (topic, point)
+            for before, moment in self._pairs()
+            if consumer in moment.consumers
+            for topic in moment.topics
+            for _, point in _samples(before, moment, topic, None, moment.consumers.index(consumer))
+        )
 
     def _pairs(self) -> Iterator[tuple[LagMoment | None, LagMoment]]:
         """Yield each sample with the previous sample; `None` if there is none, or if a sample in between is missing."""
@@ -113,40 +108,29 @@ def _places(moment: LagMoment) -> dict[tuple[str, int], tuple[str, int]]:
     }
 
 
-def _read(
+def _samples(
     before: LagMoment | None, moment: LagMoment, topic: str, partition: int | None, place: int | None = None
-) -> dict[str, float]:
-    """Return owner → records per second committed between two samples, in partitions held at both.
+) -> Iterator[tuple[str, Point]]:
+    """Yield owner and point of the topic in a sample, with the speed since the sample `before`.
 
-    Limited to one partition, or to the owner at this place of the later sample, if given.
+    Limited to one partition, or to the owner at this place, if given.
     """
-    now, then = moment.topics.get(topic), before.topics.get(topic) if before is not None else None
-    if before is None or now is None or then is None:
-        return {}
-    same, known = moment.consumers == before.consumers, len(then.partitions)
-    found: dict[int, int] = {}
-    for at, (number, owner, offset) in enumerate(zip(now.partitions, now.owners, now.offsets, strict=True)):
+    now, then = moment.topics[topic], before.topics.get(topic) if before is not None else None
+    same, known = before is not None and moment.consumers == before.consumers, len(then.partitions) if then else 0
+    lags, read = dict[int, list[tuple[int, float | None]]](), dict[int, int]()
+    columns = zip(now.partitions, now.owners, now.offsets, now.lags, now.late, strict=True)
+    for at, (number, owner, offset, lag, tenths) in enumerate(columns):
         if owner == NOBODY or partition not in (None, number) or place not in (None, owner):
             continue
-        if at >= known or then.partitions[at] != number:
-            continue  # a new partition, whose speed the next sample shows
-        was, earlier = then.owners[at], then.offsets[at]
-        if offset >= earlier and (was == owner if same else before.owner(was) == moment.owner(owner)):
-            found[owner] = found.get(owner, 0) + offset - earlier
-    return {moment.owner(owner): read / (moment.at - before.at) for owner, read in found.items()}
-
-
-def _points(moment: LagMoment, topic: str, partition: int | None, place: int | None = None) -> dict[int, Point]:
-    """Return owner's place → lag in the sample; of one partition or one owner if given."""
-    one = moment.topics.get(topic)
-    if one is None:
-        return {}
-    found: dict[int, list[tuple[int, float | None]]] = {}
-    for number, owner, lag, tenths in zip(one.partitions, one.owners, one.lags, one.late, strict=True):
-        if owner == NOBODY or partition not in (None, number) or place not in (None, owner):
-            continue
-        found.setdefault(owner, []).append((lag, seconds(tenths)))
-    return {owner: Point(moment.at, sum(lag for lag, _ in each), furthest_s(each)) for owner, each in found.items()}
+        lags.setdefault(owner, []).append((lag, seconds(tenths)))
+        # The next sample shows the speed of a new partition.
+        if before is not None and then is not None and at < known and then.partitions[at] == number:
+            was, earlier = then.owners[at], then.offsets[at]
+            if offset >= earlier and (was == owner if same else before.owner(was) == moment.owner(owner)):
+                read[owner] = read.get(owner, 0) + offset - earlier
+    for owner, each in lags.items():
+        speed = read[owner] / (moment.at - before.at) if before is not None and owner in read else None
+        yield moment.owner(owner), Point(moment.at, sum(lag for lag, _ in each), furthest_s(each), speed)
 
 
 @dataclass(slots=True)
