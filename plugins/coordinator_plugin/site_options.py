@@ -16,47 +16,40 @@ class SiteOption(NamedTuple):
     variable: str
     default: str
     what: str
-    example: str | None = None
+    example: str
 
 
-OPTIONS: Mapping[str, SiteOption] = {
-    "clusters": SiteOption(
-        "COORDINATOR_CLUSTERS",
+# Name: default, meaning, example.
+_OPTIONS = {
+    "clusters": (
         "main",
         "The clusters, the default first: name or name=ZOOKEEPER_CONNECTION/KAFKA_CONNECTION, separated by commas.",
         "main,eu=zookeeper_eu/kafka_eu",
     ),
-    "dag_prefix": SiteOption("COORDINATOR_DAG_PREFIX", "", "Goes before each DAG id.", "kafka_"),
-    "dag_tags": SiteOption("COORDINATOR_DAG_TAGS", "", "Further tags of the DAGs, separated by commas.", "team-data"),
-    "dags_paused": SiteOption(
-        "COORDINATOR_DAGS_PAUSED", "true", "false: a new DAG runs at once. Otherwise it is paused until somebody turns it on.", "false"
+    "dag_prefix": ("", "Goes before each DAG id.", "kafka_"),
+    "dag_tags": ("", "Further tags of the DAGs, separated by commas.", "team-data"),
+    "dags_paused": (
+        "true",
+        "false: a new DAG runs at once. Otherwise it is paused until somebody turns it on.",
+        "false",
     ),
-    "launch_pool": SiteOption(
-        "COORDINATOR_LAUNCH_POOL", "default_pool", "The pool of the tasks that launch consumers.", "consumers"
-    ),
-    "notify_conn_id": SiteOption(
-        "COORDINATOR_NOTIFY_CONN_ID",
+    "launch_pool": ("default_pool", "The pool of the tasks that launch consumers.", "consumers"),
+    "notify_conn_id": (
         "",
         "An HTTP connection that is told which topics are stuck, when a person is asked or a task fails.",
         "chat",
     ),
-    "run_base": SiteOption(
-        "COORDINATOR_RUN_BASE", "", "The folder of all run folders on a worker; empty = consumers in AIRFLOW_HOME.",
+    "run_base": (
+        "",
+        "The folder of all run folders on a worker; empty = consumers in AIRFLOW_HOME.",
         "/var/lib/coordinator",
     ),
-    "let_go": SiteOption(
-        "COORDINATOR_LET_GO",
-        "",
-        "yes: consumers are started on a worker although its container ends with Airflow.",
-        "yes",
-    ),
-    "launcher_service": SiteOption(
-        "COORDINATOR_LAUNCHER_SERVICE",
-        "",
-        "yes: a launcher service starts the consumers, and tasks only wait for them.",
-        "yes",
-    ),
-}  # fmt: skip
+    "let_go": ("", "yes: consumers are started on a worker although its container ends with Airflow.", "yes"),
+    "launcher_service": ("", "yes: a launcher service starts the consumers, and tasks only wait for them.", "yes"),
+}
+OPTIONS: Mapping[str, SiteOption] = {
+    name: SiteOption(f"COORDINATOR_{name.upper()}", *told) for name, told in _OPTIONS.items()
+}
 
 
 def option(name: str, environ: Mapping[str, str] = os.environ) -> str:
