@@ -117,13 +117,6 @@ def run(
             yield done.result()
 
 
-def recorded(servers: Servers, folder: Path, kinds: Sequence[type[Case]]) -> list[Result]:
-    """Each of these scenarios once, without a death."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        cases = [kind(servers, f"{folder.name}-{n}", folder / str(n)) for n, kind in enumerate(kinds)]
-        return list(pool.map(lambda case: case.run(), cases))
-
-
 def run_reaching(servers: Servers, folder: Path, plans: Sequence[tuple[Kill, ...]]) -> Iterator[Result]:
     """As `run`, brief; a case that does not come to all of its deaths is tried again.
 
