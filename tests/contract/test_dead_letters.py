@@ -250,14 +250,6 @@ def test_ten_records_of_a_quiet_minute_are_no_broken_pipeline_and_eleven_are(
     assert len(stage.places()) == 11
 
 
-def test_at_most_so_many_records_within_a_minute(staged: Callable[[OnError], Stage]) -> None:
-    stage = staged(OnError("dead-letter", share=1.0, per_minute=3))
-    stage.claim(0)
-    stage.write({(0, o): BAD for o in range(3)})
-    with pytest.raises(TooManyDeadLetters):
-        stage.write({(0, 3): BAD})
-
-
 def restarted(stage: Stage) -> Stage:
     """The consumer after a restart: nothing in memory, and a new grant of the partition."""
     after = Stage(stage.url, stage.recovery.policy, stage.cluster)

@@ -1,12 +1,6 @@
-"""Pipelines that do not bear some records: a function of Python, a cast, a stage or the table refuses the record.
+"""Pipelines that do not bear some records: a function of Python, a cast, a stage or the table refuses the record."""
 
-Settings: `database`; `die`, a file that tells the driver to die in the middle of the next halving.
-"""
-
-import os
-import signal
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -61,12 +55,7 @@ def at_least_once(stream: DataFrame, settings: Mapping[str, str]) -> AtLeastOnce
 
 
 def sink_of(settings: Mapping[str, str]) -> DatabaseSink:
-    die, stores = Path(settings["die"]), list[int]()
-
     def store(cursor: Cursor, rows: pa.Table) -> None:
         NUMBERS.append(cursor, [list(row.values()) for row in rows.to_pylist()])
-        stores.append(rows.num_rows)
-        if die.exists() and len(stores) > 5:
-            os.kill(os.getpid(), signal.SIGKILL)
 
     return DatabaseSink(Database(settings["database"]), NUMBERS.prepare, store)

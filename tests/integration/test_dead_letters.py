@@ -1,4 +1,4 @@
-"""Dead letters through Kafka and Spark: poison among many records, and a driver that dies while it halves."""
+"""Dead letters through Kafka and Spark: poison among many records."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from spark_apps.plain import Output, Record
 from tests.integration.agent_site import Site, wait_for
 from tests.integration.letters_pipeline import POISON
 from tests.integration.real_site import Consumer
-from tests.integration.test_agent_spark import START_S, SparkProcess
+from tests.integration.test_agent_spark import SparkProcess
 from tests.postgres_server import sink_url
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900), pytest.mark.partitions(2)]
@@ -29,16 +29,10 @@ class Stage:
         self.sent: dict[tuple[int, int], bytes] = {}
         self.spark: SparkProcess | None = None
 
-    def start(self, build: str, *more: str) -> SparkProcess:
-        former = frozenset(range(2)) if self.spark is not None else frozenset[int]()
-        if self.spark is not None:
-            self.spark.close()
-            member = self.site.paths.member("a")
-            wait_for(lambda: self.site.zk.find(member) is None, "the former process is not registered any more")
-        self.spark = SparkProcess(self.site, "a", self.folder, f"{PIPELINE}:{build}", more)
+    def start(self, build: str) -> None:
+        self.spark = SparkProcess(self.site, "a", self.folder, f"{PIPELINE}:{build}")
         self.spark.registered()
-        self.site.assign(dict.fromkeys(range(2), "a"), guarded=former)
-        return self.spark
+        self.site.assign(dict.fromkeys(range(2), "a"))
 
     def produce(self, partition: int, *values: bytes) -> None:
         first = sum(1 for p, _ in self.sent if p == partition)
@@ -47,8 +41,8 @@ class Stage:
             self.sent[partition, first + number] = value
         self.site.producer.flush()
 
-    def passes(self, *partitions: int) -> float:
-        ends = {p: sum(1 for q, _ in self.sent if p == q) for p in partitions or range(2)}
+    def passes(self) -> float:
+        ends = {p: sum(1 for q, _ in self.sent if p == q) for p in range(2)}
 
         def done() -> bool:
             if self.spark is not None:
@@ -88,8 +82,7 @@ def stage(
     request: pytest.FixtureRequest, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Stage]:
     url = sink_url(request, tmp_path)
-    for name, value in {"database": url, "die": tmp_path / "die"}.items():
-        monkeypatch.setenv(f"PIPELINE_{name}", str(value))
+    monkeypatch.setenv("PIPELINE_database", url)
     made = Stage(site, url, tmp_path)
     yield made
     made.close()
@@ -125,25 +118,6 @@ def test_poison_for_a_stage_and_for_a_function_of_batches(stage: Stage, build: s
     assert stage.stored() == [place for place in sorted(stage.sent) if place not in stage.poison()]
 
 
-@pytest.mark.parametrize("stage", ["postgresql"], indirect=True)
-def test_a_driver_that_dies_in_the_middle_of_the_halving_leaves_nothing_lost_and_nothing_doubled(stage: Stage) -> None:
-    process = stage.start("build").process
-    stage.produce(0, *numbers(100, {}))
-    stage.passes()
-    (stage.folder / "die").touch()
-    stage.produce(0, *numbers(1_000, {300: "table", 600: "table"}))
-    wait_for(lambda: process.poll() is not None, "the driver dies while it halves", START_S)
-    before = stage.stored()
-    assert before == [(0, offset) for offset in range(len(before))]
-    assert len(before) <= 400, "whole batches before the first bad record, and nothing of the batch with one"
-    assert stage.letters() == {}
-    (stage.folder / "die").unlink()
-    stage.start("build")
-    stage.passes()
-    assert sorted(stage.letters()) == stage.poison()
-    assert stage.stored() == [place for place in sorted(stage.sent) if place not in stage.poison()]
-
-
 def test_a_plain_consumer_keeps_dead_letters_of_its_function_and_of_its_store(stage: Stage) -> None:
     taken: list[tuple[int, int]] = []
 
@@ -162,21 +136,3 @@ def test_a_plain_consumer_keeps_dead_letters_of_its_function_and_of_its_store(st
     assert sorted(set(taken)) == [place for place in sorted(stage.sent) if place not in stage.poison()]
     assert (len(taken), stage.letters()[0, 7].value) == (247, POISON["function"])
     assert plain.close() == 0
-
-
-def test_a_broken_consumer_that_restarts_again_and_again_sets_no_more_apart_than_the_bound(stage: Stage) -> None:
-    def broken(_: str, records: Sequence[Record]) -> None:
-        raise ValueError(f"the pipeline is broken, and not one of {len(records)} records")
-
-    def told() -> bool:
-        return any("could not be processed within a minute" in one.why for one in stage.site.topic_status("a").failures)
-
-    policy, member = OnError("dead-letter", database=stage.url), stage.site.paths.member("a")
-    for former in (frozenset[int](), frozenset(range(2)), frozenset(range(2))):
-        plain = Consumer(stage.site, "a", Output(broken, on_error=policy))
-        stage.site.assign(dict.fromkeys(range(2), "a"), guarded=former)
-        stage.produce(0, *numbers(8, {}))
-        wait_for(told if former else lambda: len(stage.letters()) == 8, "the new records are tried")
-        plain.close()
-        wait_for(lambda: stage.site.zk.find(member) is None, "the process is not registered any more")
-    assert len(stage.letters()) <= 10
