@@ -72,7 +72,7 @@ def site(managed: Managed, tmp_path: Path) -> Iterator[CeleryAirflow]:
 
 def joined(managed: Managed) -> None:
     """One plan, by hand-offs to b, and no step twice."""
-    steps = [one for one in managed.steps() if one[0] is not one[1]]
+    steps = [(one.source, one.target) for one in managed.history() if one.source is not one.target]
     assert steps[-3:] == JOIN
     assert len(steps) == 5
     moves = [move for record in managed.history() for move in record.moves if move.kind is MoveKind.HANDOFF]

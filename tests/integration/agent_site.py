@@ -26,8 +26,6 @@ from coordinator_tasks.core.model import (
     ConsumerStatus,
     Handoff,
     Release,
-    Seek,
-    StateOnReset,
     TopicNode,
     TopicStatus,
 )
@@ -86,9 +84,9 @@ class Site:
             "COORDINATOR_SESSION_TIMEOUT_S": f"{self.session_timeout_s:g}",
         }
 
-    def plain_process(self, consumer: str, sink: Path, *options: str) -> subprocess.Popen[bytes]:
+    def plain_process(self, consumer: str, sink: Path) -> subprocess.Popen[bytes]:
         """A plain consumer as a process of its own."""
-        command = (sys.executable, "-m", "spark_apps.plain", "--consumer", consumer, "--sink", str(sink), *options)
+        command = (sys.executable, "-m", "spark_apps.plain", "--consumer", consumer, "--sink", str(sink))
         return subprocess.Popen(command, cwd=ROOT, env={**os.environ, **self.environment})
 
     def _is_described(self) -> bool:
@@ -142,12 +140,6 @@ class Site:
                 incarnations={**self.node.incarnations, **incarnations},
             )
         )
-
-    def seek(self, partition: int, offset: int, state: StateOnReset | None = None) -> TopicNode:
-        """Send an owned partition to an offset."""
-        epoch = self.node.epoch + 1
-        seeks = {partition: Seek(offset, epoch, state)}
-        return self.write(replace(self.node, since={**self.node.since, partition: epoch}, seeks=seeks))
 
     def incarnation(self, consumer: str) -> int:
         path = self.paths.member(consumer)

@@ -14,7 +14,7 @@ from benchmarks.plain_loop import looping
 from coordinator_tasks.core.codecs.codec import decode_node, decode_state
 from coordinator_tasks.core.errors import Unavailable
 from coordinator_tasks.core.machine.world import Policy
-from coordinator_tasks.core.model import ConsumerStatus, StartRule, State, TopicNode
+from coordinator_tasks.core.model import ConsumerStatus, State, TopicNode
 from coordinator_tasks.core.model import Record as HistoryRecord
 from coordinator_tasks.devstack.demo.checker import disordered, lost_records, repeated, unowned_rows
 from coordinator_tasks.devstack.demo.evidence import Produced, Row, SeenRelease
@@ -138,21 +138,18 @@ class Consumer:
 class Managed:
     """One topic of a site under a coordinator; its consumers end with it."""
 
-    def __init__(self, site: Site, *, start: StartRule = StartRule.EARLIEST) -> None:
+    def __init__(self, site: Site) -> None:
         self.site = site
-        self.start = start
         self.ledger = Ledger()
         self.consumers: dict[str, Consumer] = {}
-        self.reports: list[TopicReport] = []
         self.add_topic()
 
     def add_topic(self) -> None:
         with open_coordinator(self.site.settings) as c:
-            topics.add_topic(c, self.site.topic, self.site.group, start=self.start, actor=PERSON)
+            topics.add_topic(c, self.site.topic, self.site.group, actor=PERSON)
 
-    def join(self, name: str, settings: Settings | None = None, **about: Any) -> Consumer:
-        """`about`: fields of `ConsumerSettings`."""
-        self.consumers[name] = Consumer(self.site, name, self.ledger, settings, **about)
+    def join(self, name: str, settings: Settings | None = None) -> Consumer:
+        self.consumers[name] = Consumer(self.site, name, self.ledger, settings)
         return self.consumers[name]
 
     @contextmanager
@@ -162,8 +159,7 @@ class Managed:
         with open_coordinator(quick) as c, looping(wrap(c), "test", self._seen):
             yield
 
-    def _seen(self, report: TopicReport) -> None:
-        self.reports.append(report)
+    def _seen(self, _: TopicReport) -> None:
         with suppress(Unavailable):
             self.see_releases()
 
@@ -199,9 +195,6 @@ class Managed:
         """Oldest first."""
         with open_coordinator(self.site.settings) as c:
             return history.records(c, self.site.topic, 500)[::-1]
-
-    def steps(self) -> list[tuple[State, State]]:
-        return [(record.source, record.target) for record in self.history()]
 
     def consumed(self, sent: int) -> None:
         """Wait until so many records of every partition are in the sink."""

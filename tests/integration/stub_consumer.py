@@ -157,7 +157,7 @@ class StubConsumer:
 
 
 @contextmanager
-def _serve(consumer: StubConsumer, port: int = 0) -> Iterator[ThreadingHTTPServer]:
+def _serve(consumer: StubConsumer) -> Iterator[ThreadingHTTPServer]:
     class Interface(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -172,7 +172,7 @@ def _serve(consumer: StubConsumer, port: int = 0) -> Iterator[ThreadingHTTPServe
         def log_message(self, *_: object) -> None:
             """Quiet."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", port), Interface)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Interface)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:

@@ -6,10 +6,8 @@ from statistics import median
 
 import pytest
 
-from coordinator_tasks.core.measure.pauses import amount, sentence
+from coordinator_tasks.core.measure.pauses import sentence
 from coordinator_tasks.core.model import Pauses, Record
-from coordinator_tasks.devstack.demo import stalls
-from coordinator_tasks.devstack.demo.evidence import Produced
 from coordinator_tasks.wiring import open_coordinator
 from tests.integration.agent_site import Site, Traffic, wait_for
 from tests.integration.real_site import LIMIT_S, Managed
@@ -99,33 +97,3 @@ def test_the_pauses_in_the_history_are_those_of_the_rows_though_clocks_differ(
     assert median(abs(one.off_s) for one in found) < allowed
     with open_coordinator(site.settings) as c:
         assert len(stored_pauses(c, site.topic)) >= len(found)
-
-
-def test_after_a_kill_the_stall_of_the_rows_lies_between_the_bounds_of_the_history(
-    managed: Managed, plain: Callable[..., Plain]
-) -> None:
-    site = managed.site
-    running = {name: plain(site, name) for name in "ab"}
-    with managed.looping():
-        managed.stable("ab")
-        traffic = Traffic(site, per_second=100.0)
-        wait_for(lambda: all(len(one.seen()) > 500 for one in running.values()), "records flow", LIMIT_S)
-        running["a"].kill()
-        managed.stable("b")
-        first, last = measured(managed, managed.history()[-1].rebalance)
-        traffic.close()
-        running["b"].leave()
-    rows = [row for one in running.values() for row in one.seen()]
-    produced = {(row.partition, row.offset): Produced(row.partition, row.offset, 0, row.produced_at) for row in rows}
-    by_rows, stored = stalls.stalls(list(produced.values()), rows), last.pauses
-    assert stored is not None
-    assert {one.partition for one in stored.measured} == {m.partition for m in first.moves}
-    print(f"\n{sentence(stored)}")
-    for one in stored.measured:
-        assert one.total is not None
-        assert one.total.most_s is not None
-        assert one.usual_s is not None
-        stall_s = max(stall.length_s for stall in by_rows[one.partition])
-        print(f"partition {one.partition}: {amount(one.total)}, by the rows {stall_s:.3f} s, usual {one.usual_s:.3f} s")
-        assert one.total.least_s - 0.05 <= stall_s <= one.total.most_s + 0.05, "a row's time is from before its write"
-        assert one.total.most_s - stall_s < 1.0, "the bound says something: a commit follows soon after each batch"

@@ -16,7 +16,6 @@ import psutil
 import pytest
 
 from coordinator_tasks.adapters.zookeeper_access import ZooKeeperAccess
-from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.ports import HOST, free_port
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.java import find_java
@@ -26,7 +25,7 @@ from tests.integration.agent_site import Site, wait_for
 from tests.integration.real_site import Managed
 from tests.integration.spark_submit import JAVA_OPTIONS, SUBMIT
 from tests.integration.standalone_cluster import standalone_cluster
-from tests.integration.test_real_kafka import with_login
+from tests.sasl_kafka import SaslKafka
 
 pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(400)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,13 +75,13 @@ def temporary() -> Iterator[Path]:
 
 @pytest.fixture
 def running(
-    master: str, zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, tmp_path: Path, temporary: Path
+    master: str, zookeeper: EmbeddedZooKeeper, kafka: SaslKafka, tmp_path: Path, temporary: Path
 ) -> Iterator[Running]:
     managed = Managed(Site(zookeeper.connect_string, kafka.bootstrap_servers, partitions=2))
     site, port = managed.site, free_port()
     access = ZooKeeperAccess(user="ada", password=MARKS["ZooKeeper's password"], open_nodes=True)
-    logged_in = with_login(site.settings, kafka, MARKS["Kafka's password"])
-    settings = replace(logged_in, zookeeper_access=access, status_token=MARKS["the status token"])
+    login = {**kafka.login(MARKS["Kafka's password"]), "log_level": "1"}
+    settings = replace(site.settings, kafka=login, zookeeper_access=access, status_token=MARKS["the status token"])
     folder = RunFolder.of(tmp_path / "consumers", site.cluster, "a")
     folder.make()
     write_private(folder.settings, plain_settings(settings))

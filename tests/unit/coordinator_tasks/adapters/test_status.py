@@ -184,6 +184,20 @@ def test_a_host_that_accepts_and_says_nothing_is_silent_within_the_limit(client:
     assert time.monotonic() - began_s < LIMIT_S + 1.0
 
 
+def test_a_host_that_drops_packets_is_silent_and_refuses_nothing(client: HttpStatusClient) -> None:
+    with socket.socket() as listener, contextlib.ExitStack() as held:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        with contextlib.suppress(TimeoutError):  # the queue is full: the kernel drops every further request
+            while True:
+                filler = held.enter_context(socket.socket())
+                filler.settimeout(0.2)
+                filler.connect(listener.getsockname())
+        member = at(listener.getsockname()[1])
+        assert silence(client, member).silence is Silence.SILENT
+        assert client.unreachable([member])["a"].silence is Silence.SILENT
+
+
 @pytest.mark.parametrize(("consumer", "cluster", "incarnation"), [("b", "shop", 1), ("a", "mall", 1), ("a", "shop", 2)])
 def test_another_consumer_at_the_address_is_foreign(
     client: HttpStatusClient, interface: Interface, consumer: str, cluster: str, incarnation: int
