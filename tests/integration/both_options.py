@@ -8,7 +8,6 @@ COUNTS = (40, 30, 10)
 """How many records are in each partition."""
 FIRST_MS, STEP_MS = 1_700_000_000_000, 1_000
 """Record n of every partition has the time `FIRST_MS + n * STEP_MS`."""
-ENOUGH = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +52,6 @@ CASES = {
         (20, 20, 10),
     ),
 }
-WAITING: Mapping[str, Mapping[str, str]] = {
-    "enough": {"startingOffsets": "earliest", "minOffsetsPerTrigger": str(ENOUGH)},
-    "late": {"startingOffsets": "earliest", "minOffsetsPerTrigger": "1000", "maxTriggerDelay": "1s"},
-}
-"""Queries that do not end: the first batch comes at once, and what comes later has to wait."""
 
 
 def topic_of(prefix: str, case: str) -> str:

@@ -3,7 +3,6 @@
 Its arguments: the brokers, what the topics' names begin with, a folder, and the connector's jars, separated by commas.
 """
 
-import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,25 +11,18 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_apps.agent.threads.runner import TopicRunner
 from spark_apps.records.agent_socket import AgentServer, Reading
-from spark_apps.records.options import _REFUSED
 from spark_apps.spark import session, source
-from tests.integration.agent_site import wait_for
-from tests.integration.both_options import CASES, COUNTS, ENOUGH, WAITING, topic_of
-from tests.integration.kafka_topics import produce
+from tests.integration.both_options import CASES, topic_of
 from tests.integration.sole_owner import begun, sole_owner
 from tests.integration.spark_submit import JAVA_OPTIONS
 
 LIMIT_S = 120.0
-QUIET_S = 1.0
-TOPICS_OTHERWISE = {"subscribepattern", "assign"}
-"""Spark takes one of these in place of `subscribe`."""
 
 
 class Both:
@@ -46,14 +38,13 @@ class Both:
         self.server = AgentServer(Reading("a", 1))
         source.register(self.spark, str(self.server.path))
 
-    def run(self, stream: DataFrame, name: str, *, ends: bool = True) -> StreamingQuery:
+    def run(self, stream: DataFrame, name: str) -> StreamingQuery:
         def collect(batch: DataFrame, number: int) -> None:
             table = batch.toArrow()
             numbers = pa.repeat(pa.scalar(number, pa.int64()), table.num_rows)
             self.rows.setdefault(name, []).append(table.append_column("batch", numbers))
 
-        writer = stream.writeStream.foreachBatch(collect)
-        writer = writer.trigger(availableNow=True) if ends else writer
+        writer = stream.writeStream.foreachBatch(collect).trigger(availableNow=True)
         return writer.option("checkpointLocation", str(self.folder / f"checkpoint-{time.monotonic_ns()}")).start()
 
     def by_spark(self, topics: Sequence[str], options: Mapping[str, str]) -> DataFrame:
@@ -71,8 +62,8 @@ class Both:
         self.server.withdraw(topic)
         runner.close()
 
-    def start(self, runner: TopicRunner, stream: DataFrame, name: str, *, ends: bool = True) -> StreamingQuery:
-        return begun(runner, lambda: self.run(stream, name, ends=ends))
+    def start(self, runner: TopicRunner, stream: DataFrame, name: str) -> StreamingQuery:
+        return begun(runner, lambda: self.run(stream, name))
 
     def with_options(self, prefix: str) -> None:
         """All at once: a small query mostly waits."""
@@ -86,50 +77,12 @@ class Both:
             for query in queries:
                 assert query.awaitTermination(LIMIT_S), query.lastProgress
 
-    def waiting(self, prefix: str) -> None:
-        """Batches wait for so many offsets, but not for the first ones, nor for longer than they may."""
-        with ExitStack() as ending:
-            for case, given in WAITING.items():
-                topic = topic_of(prefix, case)
-                runner = ending.enter_context(self.agent(topic, "options"))
-                queries = [self.run(self.by_spark([topic], given), f"spark-{case}", ends=False)]
-                queries.append(self.start(runner, self.by_us(topic, given), f"ours-{case}", ends=False))
-                for query in queries:
-                    ending.callback(query.stop)
-            self.have(dict.fromkeys(WAITING, sum(COUNTS)))
-            few = ENOUGH // 2
-            produce(self.servers, topic_of(prefix, "enough"), [b"later"] * few)
-            time.sleep(QUIET_S)
-            produce(self.servers, topic_of(prefix, "enough"), [b"later"] * (ENOUGH - few), partition=1)
-            produce(self.servers, topic_of(prefix, "late"), [b"later"])
-            self.have({"enough": sum(COUNTS) + ENOUGH, "late": sum(COUNTS) + 1})
-
-    def have(self, counts: Mapping[str, int]) -> None:
-        """Wait until both sources have brought so many records of these cases."""
-        wanted = {f"{name}-{case}": count for case, count in counts.items() for name in ("spark", "ours")}
-        wait_for(lambda: {name: self.count(name) for name in wanted} == wanted, str(wanted), LIMIT_S)
-
-    def count(self, name: str) -> int:
-        return sum(table.num_rows for table in list(self.rows.get(name, ())))
-
-    def refused_by_spark(self) -> list[str]:
-        """What Spark's source does not take, of what ours refuses."""
-        return [name for name in sorted(_REFUSED.keys() - TOPICS_OTHERWISE) if self.refuses(name)]
-
-    def refuses(self, name: str) -> bool:
-        try:
-            self.by_spark(["t"], {name: "1"})
-        except IllegalArgumentException:
-            return True
-        return False
-
     def write(self) -> None:
         for name, tables in self.rows.items():
             pq.write_table(pa.concat_tables(tables), self.folder / f"{name}.parquet")
         options = {"includeHeaders": "true"}
         for name, stream in (("spark", self.by_spark(["t"], options)), ("ours", self.by_us("t", options))):
             (self.folder / f"{name}.schema").write_text(stream.schema.json())
-        (self.folder / "refused.json").write_text(json.dumps(self.refused_by_spark()))
 
 
 def with_task(stream: DataFrame) -> DataFrame:
@@ -140,7 +93,6 @@ def with_task(stream: DataFrame) -> DataFrame:
 def main(servers: str, prefix: str, folder: str, jars: str) -> None:
     both = Both(servers, Path(folder), jars)
     both.with_options(prefix)
-    both.waiting(prefix)
     both.write()
     both.server.close()
     both.spark.stop()

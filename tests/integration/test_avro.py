@@ -8,14 +8,12 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.devstack.embedded import jars
 from coordinator_tasks.devstack.embedded.errors import EmbeddedError
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.java import JavaUnavailable, find_java
-from spark_apps.pipelines.schema_registry import subject_of
 from tests.integration import avro_application
-from tests.integration.avro_application import PASSWORD, RECORDS, SUBJECT, USER, VERSIONS
+from tests.integration.avro_application import PASSWORD, RECORDS, USER
 from tests.integration.kafka_topics import new_topic
 from tests.integration.schema_registry import serving
 from tests.spark_jars import AVRO
@@ -71,22 +69,3 @@ def test_each_record_is_decoded_by_its_own_schema_and_to_its_last_byte(
         "a null field": {"text": None},
         "a cut field": None,
     }
-
-
-def test_a_registry_is_asked_by_name_and_password(registry: str) -> None:
-    settings = {"schemaRegistry": f"{registry}/", "schemaRegistryUser": USER, "schemaRegistryPassword": PASSWORD}
-    assert subject_of(settings, SUBJECT).schemas.keys() == VERSIONS.keys()
-
-
-@pytest.mark.parametrize(
-    ("subject", "password", "says"), [(SUBJECT, "wrong", "401 Unauthorized"), ("other", PASSWORD, "404 Not Found")]
-)
-def test_a_registry_that_refuses_is_named_with_its_answer_and_without_the_password(
-    registry: str, subject: str, password: str, says: str
-) -> None:
-    settings = {"schemaRegistry": registry, "schemaRegistryUser": USER, "schemaRegistryPassword": password}
-    with pytest.raises(
-        Refused, match=f"registry at {registry} did not give the versions of {subject} .*{says}"
-    ) as told:
-        subject_of(settings, subject)
-    assert password not in str(told.value)

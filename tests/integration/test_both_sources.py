@@ -3,7 +3,6 @@
 `test_reader_content.py` compares records of every kind.
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from coordinator_tasks.devstack.embedded import jars
 from coordinator_tasks.devstack.embedded.errors import JarsUnavailable
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.java import find_java
-from tests.integration.both_options import CASES, COUNTS, ENOUGH, WAITING, time_ms, topic_of
+from tests.integration.both_options import CASES, COUNTS, time_ms, topic_of
 from tests.integration.kafka_topics import new_topic
 from tests.spark_jars import CONNECTOR
 
@@ -28,7 +27,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout
 ROOT = Path(__file__).resolve().parents[2]
 RUN_S = 330.0
 SOURCES = ("spark", "ours")
-READ = (*CASES, *WAITING)
 Rows = dict[tuple[str, int, int], dict[str, Any]]
 
 
@@ -53,7 +51,7 @@ def fill(servers: str, prefix: str, case: str) -> None:
 @pytest.fixture(scope="module")
 def found(connector: str, kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder, prefix = tmp_path_factory.mktemp("both"), f"both-{uuid.uuid4().hex[:8]}-"
-    for case in READ:
+    for case in CASES:
         fill(kafka.bootstrap_servers, prefix, case)
     command = [sys.executable, "-m", "tests.integration.both_sources", kafka.bootstrap_servers, prefix, str(folder)]
     done = subprocess.run(
@@ -68,8 +66,7 @@ def found(connector: str, kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPat
     assert done.returncode == 0, done.stderr[-3000:]
     return {
         "schemas": {name: (folder / f"{name}.schema").read_text() for name in SOURCES},
-        **{f"{name}-{what}": rows(folder / f"{name}-{what}.parquet") for name in SOURCES for what in READ},
-        "refused": json.loads((folder / "refused.json").read_text()),
+        **{f"{name}-{what}": rows(folder / f"{name}-{what}.parquet") for name in SOURCES for what in CASES},
     }
 
 
@@ -108,24 +105,3 @@ def tasks(rows: Rows) -> list[tuple[int, int]]:
 
 def task_of(row: dict[str, Any]) -> tuple[int, int, int]:
     return row["batch"], row["task"], row["partition"]
-
-
-@pytest.mark.parametrize("name", SOURCES)
-def test_a_batch_waits_for_so_many_offsets_or_until_the_delay_is_over(found: dict[str, Any], name: str) -> None:
-    batches = [row["batch"] for row in found[f"{name}-enough"].values()]
-    assert batches.count(max(batches)) == ENOUGH
-    assert len(found[f"{name}-late"]) == sum(COUNTS) + 1
-
-
-SPARK_REFUSES = {
-    "kafka.auto.offset.reset",
-    "kafka.key.deserializer",
-    "kafka.value.deserializer",
-    "kafka.enable.auto.commit",
-    "kafka.interceptor.classes",
-}
-
-
-def test_spark_refuses_what_the_page_says_that_it_refuses(found: dict[str, Any]) -> None:
-    ends = {"endingoffsets", "endingoffsetsbytimestamp"}
-    assert set(found["refused"]) == ends | {name.lower() for name in SPARK_REFUSES}

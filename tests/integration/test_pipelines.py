@@ -11,15 +11,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its usual name)
 
-from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Token
 from spark_apps.dead_letters import OnError
 from spark_apps.delivery import SinkStep, Writer
-from spark_apps.pipelines import audit, customers, orders, protobuf_records, schema_registry
-from spark_apps.pipelines.json_records import MORE, NO_DOCUMENT, document
+from spark_apps.pipelines import audit, customers, orders, schema_registry
+from spark_apps.pipelines.json_records import MORE, NO_DOCUMENT
 from spark_apps.state.stateful import stateful_sink
 from tests.integration.spark_submit import local_spark
-from tests.shop_messages import SHOP
 
 pytestmark = pytest.mark.integration
 ORDER = {"order_id": "1", "product": "tea", "quantity": 2, "price": "3.50", "ordered_at": "2026-11-21T08:15:30Z"}
@@ -104,17 +102,6 @@ def test_the_id_of_a_schema_may_be_any_four_bytes(spark: SparkSession) -> None:
     assert [row["id"] for row in found] == [300, 2**32 - 1, None, None, None]
 
 
-def test_a_protobuf_record_is_one_message_to_its_last_byte(spark: SparkSession) -> None:
-    one = protobuf_records.message(SHOP, "shop.Order")(order_id="a", quantity=2).SerializeToString()
-    read = protobuf_records.as_json(F.col("value"), SHOP, "shop.Order").alias("read")
-    rows = records(spark, one, one + one, one + b"\x78\x01", None).select(read)
-    found = rows.select(
-        document(F.col("read.json"), "order_id STRING, quantity INT").document, "read.problem"
-    ).collect()
-    assert found[0][0].asDict() == {"order_id": "a", "quantity": 2}
-    assert [row.problem for row in found] == [None, protobuf_records.MORE, protobuf_records.UNKNOWN, "no value"]
-
-
 ORDERED = {"order_id": "A-17", "quantity": 2, "amount_cents": 700, "ordered_at": "2026-11-21T08:15:30Z"}
 
 
@@ -142,8 +129,3 @@ def test_what_customers_have_ordered_is_state(spark: SparkSession, tmp_path: Pat
         ).fetchall()
     assert made.on_error == OnError("dead-letter", problem_column="problem")
     assert totals == [("ada", 2, 5, 1400), ("bob", 1, 2, 700), ("eve", 1, 2, 700)]
-
-
-def test_another_state_of_customers_is_refused(spark: SparkSession) -> None:
-    with pytest.raises(Refused, match="the setting state is 'all'; give totals or windows"):
-        customers.build(records(spark, order()), {"state": "all"})

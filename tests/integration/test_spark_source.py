@@ -3,7 +3,6 @@
 import json
 import logging
 import re
-import sqlite3
 import sys
 import time
 import uuid
@@ -26,8 +25,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from spark_apps.errors import lost_records
-from spark_apps.pipelines import audit, check_writer, orders
-from spark_apps.pipelines.json_records import NO_DOCUMENT
+from spark_apps.pipelines import audit, check_writer
 from spark_apps.pipelines.outputs import check_kafka_key
 from spark_apps.records.agent_socket import AgentServer, Reading
 from spark_apps.records.batches import Range
@@ -255,19 +253,6 @@ def test_lost_records_are_told_with_their_partition_by_any_sink(stage: Stage, by
     assert lost_records(reason(ended)) == (0, "offsets 0 to 3 are gone, the log begins at 4")
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"subscribe": "orders", "kafka.group.id": "g"}, "Kafka option 'group.id' is not supported"),
-        ({"subscribe": "orders", "nonsense": "1"}, "unknown option 'nonsense'"),
-        ({}, "'subscribe' is missing"),
-    ],
-)
-def test_wrong_options_fail_at_load(stage: Stage, options: dict[str, str], says: str) -> None:
-    with pytest.raises(Exception, match=says):
-        stage.spark.readStream.format("assigned-kafka").options(**options).load()
-
-
 def test_a_stream_into_files_is_refused_because_a_restart_would_lose_batches(spark: SparkSession) -> None:
     stream = spark.readStream.format("rate").load()
     with pytest.raises(Refused, match=r"drops batches whose number it has seen.*foreachBatch") as found:
@@ -437,31 +422,3 @@ def test_without_an_agent_the_error_says_how_to_start_one(stage: Stage) -> None:
     source.unregister(stage.spark)
     with pytest.raises(Exception, match="needs an agent in this process, and there is none; start the agent first"):
         stage.spark.readStream.format("assigned-kafka").option("subscribe", "orders").load()
-
-
-def test_the_orders_pipeline_fills_its_tables(stage: Stage) -> None:
-    topic = new_topic(stage.servers, 1)
-    good = {"order_id": " A-1 ", "product": "Tea", "quantity": 2, "price": "3.50", "ordered_at": "2026-11-21T08:15:30Z"}
-    values = [
-        json.dumps(good).encode(),
-        json.dumps({**good, "order_id": "A-2", "price": 1.25}).encode(),
-        json.dumps({**good, "quantity": 0}).encode(),
-        b"{broken",
-    ]
-    produce(stage.servers, topic, values)
-    planner = stage.planner(topic)
-    planner.give(0, 0, 1)
-    path = stage.folder / "orders.sqlite"
-    stage.run(orders.build(stage.stream(topic), {"database": f"sqlite:///{path}"}))
-    stage.wait(lambda: planner.passed.get(0, 0) == len(values))
-    connection = sqlite3.connect(path)
-    assert connection.execute('SELECT "offset", order_id, product, amount_cents, minute FROM orders').fetchall() == [
-        (0, "A-1", "tea", 700, "2026-11-21 08:15"),
-        (1, "A-2", "tea", 250, "2026-11-21 08:15"),
-    ]
-    assert connection.execute("SELECT * FROM revenue").fetchall() == [("tea", "2026-11-21 08:15", 2, 950)]
-    assert connection.execute('SELECT "offset", problem FROM dead_letters ORDER BY "offset"').fetchall() == [
-        (2, "quantity is out of range"),
-        (3, NO_DOCUMENT),
-    ]
-    connection.close()
