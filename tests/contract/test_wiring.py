@@ -7,7 +7,7 @@ import pytest
 
 from coordinator_tasks.core.errors import IdInUse, LookAgain
 from coordinator_tasks.core.model import Member
-from coordinator_tasks.core.ports import Create, Delete, VersionCheck
+from coordinator_tasks.core.ports import Create, VersionCheck
 from coordinator_tasks.devstack.embedded.kafka import EmbeddedKafka
 from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.wiring import Settings, open_consumer_session, open_coordinator
@@ -42,12 +42,3 @@ def test_a_consumer_registers_is_seen_and_keeps_its_id(settings: Settings) -> No
                 second.registry.register(later)
         session.registry.deregister("a", member.incarnation)
         assert "a" not in c.discovery.members()
-
-
-def test_a_lost_counter_does_not_draw_a_number_that_lives_on(settings: Settings) -> None:
-    with open_coordinator(settings) as c, open_consumer_session(settings) as session:
-        drawn: list[int] = []
-        for _ in range(2):
-            drawn.append(session.claim_incarnation("lost"))
-            c.zk.transact([Delete(c.paths.id("lost"))])
-        assert len(set(drawn)) == 2

@@ -14,7 +14,6 @@ Nodes: TypeAlias = Mapping[str, Mapping[str, Any]]
 APPLICATION = OWN_APPLICATIONS[0]
 BUDGET_MOVES = 3
 """What a plan of the site may move without an approval: only the plan of the topic `approved` moves more."""
-RULE = "raises"
 WHY = "a test"
 NOBODY = "has never seen a consumer 'zoe'"
 NO_TOPIC = "topic 'nothing' is not managed"

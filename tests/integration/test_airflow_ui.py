@@ -1,7 +1,6 @@
 """From Airflow's own pages a stranger learns which partitions moved, from whom to whom, why, and how long it took."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -9,10 +8,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from coordinator_ui.access import Access, access_of
-from coordinator_ui.data.reading import PAGE_LIMIT_S, ClusterReader
-from coordinator_ui.pages.routes import make_app
-from fastapi.testclient import TestClient
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
@@ -185,25 +180,6 @@ def test_the_story_of_the_rebalance_names_the_tasks_that_ran_it_and_leads_to_the
     browser.until(lambda: page in browser.driver.current_url, "Airflow's page of the task")
     assert f"/dags/{last.dag}/runs/" in browser.driver.current_url
     browser.until(lambda: TOPIC in browser.find("main, #root").text, "the log of the task")
-
-
-def test_a_zookeeper_that_dies_is_told_within_the_limit_and_is_read_again_when_it_is_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COORDINATOR_CLUSTERS", "shop")
-    with EmbeddedZooKeeper(tmp_path) as own:
-        nowhere = {"bootstrap.servers": "127.0.0.1:1", "log_level": "1"}
-        settings = Settings("shop", own.connect_string, nowhere, session_timeout_s=4.0, answer_timeout_s=2.0)
-        app = make_app(ClusterReader(lambda name: (name, lambda: open_coordinator(settings))))
-        app.dependency_overrides[access_of] = lambda: Access(lambda _dag: None)
-        client = TestClient(app, root_path="/coordinator")
-        assert client.get("/").status_code == 200
-        own.kill()
-        began_s = time.monotonic()
-        assert "KPC-041" in client.get("/").text
-        assert time.monotonic() - began_s < PAGE_LIMIT_S + 1
-        own.start()
-        eventually(lambda: "KPC-041" not in client.get("/").text)
 
 
 # All rebalances, live, and asking ---------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
-from urllib.parse import quote
 
 import httpx
 import pytest
@@ -28,7 +27,6 @@ from coordinator_tasks.devstack.embedded.zookeeper import EmbeddedZooKeeper
 from coordinator_tasks.service.actions.action import ONCE
 from coordinator_tasks.service.actions.declarations import ACTIONS
 from coordinator_tasks.service.coordinator import Coordinator
-from coordinator_tasks.service.fleets import upgrades
 from coordinator_tasks.service.fleets.redeployment import all_stable
 from coordinator_tasks.service.nodes import action_log, fleet, history
 from coordinator_tasks.service.offsets import positions
@@ -37,14 +35,14 @@ from coordinator_tasks.settings import Settings
 from coordinator_tasks.wiring import open_coordinator, settings_from_environment
 from tests.airflow_access import signed_in
 from tests.airflow_calls import FINAL_STATES, clear_tasks, xcom
-from tests.integration.action_table import APPLICATION, BUDGET_MOVES, RULE, TABLE, WHY, Nodes, owners
+from tests.integration.action_table import APPLICATION, BUDGET_MOVES, TABLE, WHY, Nodes, owners
 from tests.integration.airflow_site import ROOT, added, airflow_of, cluster_of, eventually
 from tests.integration.stub_consumer import StubConsumer
 
 pytestmark = [pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(900)]
 LIMIT_S = 120.0
 STEP_S = 0.25
-PARTITIONS = {"approved": 8, "upgraded": 4, "judged": 4}
+PARTITIONS = {"approved": 8, "upgraded": 4}
 """Of these topics; the others have two."""
 OF_ALL = ("added", "removed", "strategy", "paused", "frozen", "reset", "imported")
 """Topics that no action moves. All topics are planned as one, so a topic whose partitions an action moves has consumers of its own."""
@@ -65,16 +63,14 @@ CONSUMERS: Mapping[str, tuple[str, ...]] = {
     "u-1": ("upgraded",),
 }
 """Who is there from the beginning, and the topics that each of them wants."""
-LATER = {"c-2": ("approved", "back"), "j-1": ("judged",), "j-2": ("judged",)}
+LATER = {"c-2": ("approved", "back")}
 FLEETS = {
     "drained": ["d-1"],
     "grown": ["g-1"],
-    "judged": ["j-1"],
     "redeployed": ["rd-1", "rd-2"],
     "scaled": ["sc-1"],
     "upgraded": ["u-1"],
 }
-JUDGED = {"app": "judged", "version": "v2", "code": "v2", "steps": [50, 100], "rule": RULE, "hold_minutes": 1}
 PERSON, STRANGER = "admin", "guest"
 """Accounts in Airflow: the second one may start forms, and may not approve."""
 BUDGET = {"COORDINATOR_BUDGET_MOVES": str(BUDGET_MOVES), "COORDINATOR_BUDGET_APPROVERS": PERSON}
@@ -151,7 +147,6 @@ class ActionSite:
             fleet.set_fleet(c, Fleet(app, APPLICATION, tuple(consumers), code="v1"))
         for consumer, wanted in CONSUMERS.items():
             self.starts(consumer, wanted)
-        self.starts("j-1", LATER["j-1"])
         for topic in sorted(names() - {"added"}):
             eventually(lambda topic=topic: added(c, topic, group))
         for topic in ("reset", "imported"):
@@ -159,7 +154,7 @@ class ActionSite:
         self.stack.enter_context(planning(self.environment))
         settled = {topic: sorted(who for who, all_of in CONSUMERS.items() if topic in all_of) for topic in OF_ALL[1:]}
         settled |= {"back": ["c-1"], "drained": ["d-1", "s"], "isolated": ["i-1", "t"], "pinned": ["p-1", "p-2"]}
-        settled |= {"approved": ["c-1"], "grown": ["g-1"], "upgraded": ["u-1"], "judged": ["j-1"]}
+        settled |= {"approved": ["c-1"], "grown": ["g-1"], "upgraded": ["u-1"]}
         eventually(lambda: self.stand(settled))
         self.starts("c-2", LATER["c-2"])
         eventually(lambda: self.stand({"back": ["c-1", "c-2"]}))
@@ -230,7 +225,7 @@ class Forms:
     refusals: list[httpx.Response] = field(default_factory=list)
     """What Airflow has said to the stranger's answer."""
 
-    def ask(self, name: str, given: Mapping[str, Any], *, dry_run: bool = False) -> Callable[[], Told]:
+    def ask(self, name: str, given: Mapping[str, Any]) -> Callable[[], Told]:
         action = ACTIONS[name]
         conf = {one.name: given[one.name] for one in action.parameters if one.form is not None and one.name in given}
         match name:
@@ -239,7 +234,7 @@ class Forms:
             case "autoscale":
                 return self._looked()
             case _:
-                return self._begun(name, name, conf if action.reads else {**conf, "dry_run": dry_run})
+                return self._begun(name, name, conf if action.reads else {**conf, "dry_run": False})
 
     def again(self, name: str, run: str) -> Told:
         """Clear the task, so that Airflow tries it once more."""
@@ -328,10 +323,7 @@ class Everything:
     def ask(self, asked: Mapping[str, Asked]) -> dict[str, Told]:
         """Ask for all of these at once; key → the result."""
         given = self.forms.site.given
-        wait = {
-            key: self.forms.ask(name, given(name, more), dry_run=key == "dry run")
-            for key, (name, more) in asked.items()
-        }
+        wait = {key: self.forms.ask(name, given(name, more)) for key, (name, more) in asked.items()}
         return {key: told() for key, told in wait.items()}
 
     def turn(self, rows: Sequence[str], beside: Mapping[str, Asked]) -> None:
@@ -376,14 +368,11 @@ def everything(
     make_topics({"bootstrap.servers": kafka.bootstrap_servers})
     with ExitStack() as stack:
         site = opened(zookeeper, kafka, stack)
-        rules = {"rules": {RULE: site.settings.rules[RULE]}}
         env = {**BUDGET, "COORDINATOR_DAGS_PAUSED": "true"}
         users = {"core.simple_auth_manager_users": f"{PERSON}:admin,{STRANGER}:op"}
         dags = {"approve_plan", "autoscale", "reconcile", *FORMS}
         site.prepare()
-        airflow = stack.enter_context(
-            airflow_of(site.settings, airflow_factory, dags, zookeeper=rules, env=env, options=users)
-        )
+        airflow = stack.enter_context(airflow_of(site.settings, airflow_factory, dags, env=env, options=users))
         for dag in sorted(dags - {"autoscale", "reconcile"}):
             airflow.client.set_paused(dag, False)
         found = Everything(Forms(site, airflow))
@@ -409,7 +398,6 @@ def opened(zookeeper: EmbeddedZooKeeper, kafka: EmbeddedKafka, stack: ExitStack)
         "COORDINATOR_ZOOKEEPER": zookeeper.connect_string,
         "COORDINATOR_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
         **BUDGET,
-        f"COORDINATOR_RULES_{RULE.upper()}": "tests.integration.raising_rule:rule",
         "COORDINATOR_POLICY_SETTLE_S": "0.2",
     }
     settings = settings_from_environment(environment)
@@ -426,22 +414,14 @@ def do_everything(found: Everything) -> None:
     found.others |= found.ask(bad)
     after = site.everything
     found.untouched = {path for path in {*before, *after} if before.get(path) != after.get(path)}
-    found.turn(turns[1], {"dry run": ("scale", TABLE["scale"].given)})
-    found.turn(turns[2], {"judged": ("upgrade", JUDGED)})
+    found.turn(turns[1], {})
+    found.turn(turns[2], {})
     for name in REFUSED_AGAIN:
         found.others[f"tried {name}"] = found.forms.again(name, found.results[name].told[0].run)
-    site.starts("j-2", LATER["j-2"])
     back = {f"back {name}": (name, {**row.given, **row.back}) for name, row in TABLE.items() if row.back}
     found.turn(turns[3], back)
     found.turn(turns[4], bad_of("upgrade", later=True))
     found.turn(turns[5], {})
-    with suppress(AssertionError):  # the test says what is missing
-        eventually(lambda: site.nodes["upgrades/judged"].get("paused") or advanced(site), LIMIT_S)
-
-
-def advanced(site: ActionSite) -> None:
-    """Do the next step of the upgrade that is judged, as whoever comes next."""
-    list(upgrades.advance(site.c, [], ["judged"]))
 
 
 # What is asked of each of them ---------------------------------------------------------------------------------------
@@ -536,13 +516,6 @@ def test_bad_input_changes_nothing(everything: Everything) -> None:
     assert everything.untouched == set()
 
 
-def test_an_upgrade_whose_rule_raises_pauses_and_says_so(everything: Everything) -> None:
-    assert everything.others["judged"].done
-    paused = everything.forms.site.nodes["upgrades/judged"]["paused"]
-    assert paused.startswith(f"KPC-025: the rule '{RULE}' (tests.integration.raising_rule:rule) failed with ")
-    assert "no price is known" in paused
-
-
 def test_the_question_about_a_plan_names_it_and_is_answered_only_by_who_may_approve(everything: Everything) -> None:
     forms = everything.forms
     assert forms.question["subject"] == "approved: a plan waits for approval"
@@ -550,17 +523,3 @@ def test_the_question_about_a_plan_names_it_and_is_answered_only_by_who_may_appr
     assert forms.site.words["{digest}"] in forms.question["body"]
     assert [one["id"] for one in forms.question["assigned_users"]] == [PERSON]
     assert {one.status_code for one in forms.refusals} == {403}
-
-
-def test_the_tab_of_a_run_says_whether_it_was_a_dry_run_was_done_or_has_failed(everything: Everything) -> None:
-    client = everything.forms.airflow.client
-    runs = {
-        "Dry run: nothing was changed": ("scale", everything.others["dry run"]),
-        "scale is done": ("scale", everything.results["scale"].told[0]),
-        "offsets reset has failed": ("import_offsets", everything.others["bad import_offsets 0"]),
-    }
-    client.dag_ids()  # signs in
-    for title, (dag, told) in runs.items():
-        answer = client._http.get(f"/coordinator/runs/{dag}/{quote(told.run)}")
-        assert answer.status_code == 200, answer.text
-        assert title in answer.text
