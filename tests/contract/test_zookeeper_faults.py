@@ -158,19 +158,6 @@ def test_an_expired_session_is_lost_and_goes_on_with_a_new_one(server: EmbeddedZ
     assert session.zk.find("/ephemeral") is None
 
 
-def test_nodes_of_an_account_are_closed_to_others(server: EmbeddedZooKeeper, session: Session) -> None:
-    ours = KazooZooKeeper(server.connect_string, access=ZooKeeperAccess("ada", "pw"))
-    ours.ensure("/private")
-    ours.transact([Create("/private/a", b"x")])
-    for request in (lambda: session.zk.get("/private/a"), lambda: session.zk.transact([SetData("/private/a", b"y")])):
-        with pytest.raises(Refused, match=r"/private/a may not be used by this ZooKeeper account; check"):
-            request()
-    again = KazooZooKeeper(server.connect_string, access=ZooKeeperAccess("ada", "pw"))
-    assert again.get("/private/a").data == b"x"
-    for one in (ours, again):
-        one.close()
-
-
 def test_paths_are_below_the_chroot_which_is_made_where_missing(server: EmbeddedZooKeeper, session: Session) -> None:
     zk = KazooZooKeeper(f"{server.connect_string}/team/streams/")
     zk.ensure("/consumers")

@@ -170,9 +170,3 @@ def test_the_way_of_a_move_can_be_read_beside_long_names(browser: Browser) -> No
     browser.open("/clusters/shop/topics/orders")
     ways = browser.find_all(".moves td:nth-child(4)")
     assert [way.text for way in ways if way.rect["width"] < 180 or way.rect["x"] + way.rect["width"] > 1_280] == []
-
-
-def test_a_form_keeps_what_it_is_given_letter_by_letter(browser: Browser) -> None:
-    browser.open(f"/clusters/shop/ask/drain?consumer={quote(CLOSING)}&why={quote(RIGHT_TO_LEFT)}")
-    assert browser.find("#field-consumer").get_attribute("value") == CLOSING
-    assert browser.find("#field-why").get_attribute("value") == RIGHT_TO_LEFT

@@ -41,18 +41,15 @@ def told(browser: Browser, name: str) -> float:
     return float(browser.find("#live-root").get_attribute(f"data-{name}") or "nan")
 
 
-def test_of_ten_thousand_partitions_only_the_rows_in_view_are_elements_also_behind_updates(browser: Browser) -> None:
+def test_of_ten_thousand_partitions_only_the_rows_in_view_are_elements_also_behind_updates_and_at_the_end(
+    browser: Browser,
+) -> None:
     browser.open("/live")
     browser.until(lambda: told(browser, "now") > 0, "the first data")
     first = told(browser, "now")
     browser.until(lambda: told(browser, "now") >= first + 3, "three updates")
     assert len(browser.find_all(".plot .u-wrap")) == 3, "an hour is drawn: what is read, records and seconds behind"
     assert browser.driver.execute_script("return document.querySelectorAll('.virtual .space .row').length") < 100
-
-
-def test_rows_follow_the_scroll_bar_to_the_last_partition(browser: Browser) -> None:
-    browser.open("/live")
-    browser.until(lambda: told(browser, "now") > 0, "the first data")
     browser.driver.execute_script("const box = document.querySelector('.virtual'); box.scrollTop = box.scrollHeight")
 
     def last() -> bool:
