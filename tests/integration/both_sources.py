@@ -5,7 +5,7 @@ Its arguments: the brokers, what the topics' names begin with, a folder, and the
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -47,16 +47,16 @@ class Both:
         writer = stream.writeStream.foreachBatch(collect).trigger(availableNow=True)
         return writer.option("checkpointLocation", str(self.folder / f"checkpoint-{time.monotonic_ns()}")).start()
 
-    def by_spark(self, topics: Sequence[str], options: Mapping[str, str]) -> DataFrame:
-        reader = self.spark.readStream.format("kafka").option("subscribe", ",".join(topics))
+    def by_spark(self, topic: str, options: Mapping[str, str]) -> DataFrame:
+        reader = self.spark.readStream.format("kafka").option("subscribe", topic)
         return reader.option("kafka.bootstrap.servers", self.servers).options(**options).load()
 
     def by_us(self, topic: str, options: Mapping[str, str]) -> DataFrame:
         return self.spark.readStream.format("assigned-kafka").option("subscribe", topic).options(**options).load()
 
     @contextmanager
-    def agent(self, topic: str, name: str) -> Iterator[TopicRunner]:
-        runner = sole_owner(self.servers, topic, f"{topic}-{name}")
+    def agent(self, topic: str) -> Iterator[TopicRunner]:
+        runner = sole_owner(self.servers, topic, f"{topic}-options")
         self.server.serve(topic, runner)
         yield runner
         self.server.withdraw(topic)
@@ -71,8 +71,8 @@ class Both:
             queries = []
             for case, one in CASES.items():
                 topic = topic_of(prefix, case)
-                runner, given = ending.enter_context(self.agent(topic, "options")), one.given(topic)
-                queries.append(self.run(with_task(self.by_spark([topic], given)), f"spark-{case}"))
+                runner, given = ending.enter_context(self.agent(topic)), one.given(topic)
+                queries.append(self.run(with_task(self.by_spark(topic, given)), f"spark-{case}"))
                 queries.append(self.start(runner, with_task(self.by_us(topic, given)), f"ours-{case}"))
             for query in queries:
                 assert query.awaitTermination(LIMIT_S), query.lastProgress
@@ -81,7 +81,7 @@ class Both:
         for name, tables in self.rows.items():
             pq.write_table(pa.concat_tables(tables), self.folder / f"{name}.parquet")
         options = {"includeHeaders": "true"}
-        for name, stream in (("spark", self.by_spark(["t"], options)), ("ours", self.by_us("t", options))):
+        for name, stream in (("spark", self.by_spark("t", options)), ("ours", self.by_us("t", options))):
             (self.folder / f"{name}.schema").write_text(stream.schema.json())
 
 
