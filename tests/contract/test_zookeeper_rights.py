@@ -82,24 +82,6 @@ def set_acls(made: Site, access: ZooKeeperAccess, path: str, rights_of_all: int)
     zk.close()
 
 
-@pytest.mark.parametrize("folder", ["", "/fleet"])
-def test_a_single_folder_that_all_may_write_is_found(made: Site, folder: str) -> None:
-    cluster = new_cluster()
-    with open_coordinator(settings_of(made, cluster, ADA)):
-        pass
-    path = f"/{cluster}/consumers/{cluster}{folder}"
-    set_acls(made, ADA, path, Permissions.READ)
-    with open_coordinator(settings_of(made, cluster, ADA)):
-        pass
-    for rights in (Permissions.WRITE, Permissions.CREATE, Permissions.DELETE, Permissions.ADMIN):
-        set_acls(made, ADA, path, rights)
-        with (
-            pytest.raises(Refused, match=f"^{path} in ZooKeeper can be changed by anybody"),
-            open_coordinator(settings_of(made, cluster, ADA)),
-        ):
-            pass
-
-
 @pytest.mark.parametrize(("opener", "readable"), [("consumer", False), ("coordinator", True)])
 def test_a_folder_of_another_account_is_refused_with_the_command_that_moves_it(
     made: Site, opener: str, readable: bool
