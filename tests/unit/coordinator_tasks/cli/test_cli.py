@@ -230,11 +230,6 @@ def test_status_shows_consumers_and_their_partitions(run: Run, site: Site) -> No
     assert "new host" in out
 
 
-def test_a_text_that_is_not_utf_8_is_refused_in_one_line(run: Run, site: Site) -> None:
-    code, _, error = run("set-fleet", "sales", "--application", "app.py", "--argument", "\udcff", "--consumer", "a")
-    assert (code, "not UTF-8" in error, error.count("\n")) == (2, True, 1)
-
-
 def test_status_names_unread_topics_and_void_registrations_of_a_consumer(run: Run, site: Site) -> None:
     site.joins("consumer-a", topics=("(?=orders).*", "other"))
     said = "topic other may be assigned to this consumer, but none of its pipelines matches"
@@ -329,13 +324,6 @@ def test_a_fleet_that_is_being_started_is_told_instead_of_asking_for_a_consumer(
     assert "being started" not in "".join(map(str, run("topics")))
 
 
-def test_an_announced_restart_is_told_once_while_its_partitions_wait(run: Run, site: Site) -> None:
-    stable(run, site, "consumer-a", "consumer-b")
-    assert run("expect-restart", "consumer-a", "--within", "10", "--why", "new kernel")[0] == 0
-    site.dies("consumer-a", None)
-    assert run("status")[1].count("new kernel") == 1
-
-
 def test_a_crash_loop_tells_its_reason_how_often_and_when_the_next_process_gets_something(run: Run, site: Site) -> None:
     """Shown with the topic and with the consumers; between two processes, and in one process."""
     run("add-topic", "orders", "--group", "g", "--why", "x")
@@ -366,18 +354,6 @@ def test_a_crash_loop_tells_its_reason_how_often_and_when_the_next_process_gets_
     assert (why in rows["orders"], why in rows["clicks"]) == (True, False), "the fleet of clicks has not crashed"
 
 
-def test_isolation_and_readmission(run: Run, site: Site) -> None:
-    stable(run, site, "consumer-a", "consumer-b")
-    assert run("readmit", "consumer-a")[1].strip() == "consumer-a is not isolated"
-    done = the_json(
-        run("isolate", "consumer-a", "--why", "slow disk", "--by", "kim", "--for-s", "60", "--yes", "--json")
-    )
-    assert done["isolation"]["until_at"] == site.clock.now() + 60
-    steps(run)
-    assert the_json(run("topics", "--json"))[0]["owners"] == {"consumer-b": 6}
-    assert "as soon as it confirms" in run("readmit", "consumer-a")[1]
-
-
 def test_a_topic_is_frozen_and_that_is_shown(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a")
     assert "is frozen" in run("freeze", "orders")[1]
@@ -390,38 +366,6 @@ def test_a_topic_is_frozen_and_that_is_shown(run: Run, site: Site) -> None:
     assert "frozen" not in run("topics")[1] + run("explain", "orders")[1]
 
 
-def test_partitions_are_pinned_after_a_look_at_what_that_means(run: Run, site: Site) -> None:
-    stable(run, site, "consumer-a")
-    pin = ("pin", "orders", "consumer-a", "--partition", "1", "--partition", "0")
-    said = "partition 0 would be pinned to consumer-a and would stay there"
-    assert run(*pin, "--dry-run")[1].splitlines()[0] == said
-    assert run("unpin", "orders")[1].strip() == "no pin will change"
-    assert [one["partition"] for one in the_json(run(*pin, "--json"))] == [0, 1]
-    assert "pinned to consumer-a: partitions 0-1" in run("topics")[1]
-    assert run("unpin", "orders", "--partition", "1")[1].strip() == (
-        "partition 1 is free to move, was pinned to consumer-a"
-    )
-    code, _, error = run("pin", "orders", "consumer-z", "--partition", "0")
-    assert (code, "never seen a consumer 'consumer-z' (it knows: consumer-a)" in error) == (2, True)
-
-
-def test_offsets_are_reset_after_a_look_at_what_that_means(run: Run, site: Site) -> None:
-    stable(run, site, "consumer-a")
-    site.kafka.append("orders", 0, 50)
-    reset = ("reset-offsets", "orders", "--to", "latest", "--why", "old", "--partition", "0")
-    assert (
-        run(*reset, "--dry-run")[1].strip()
-        == "partition 0 would continue at 50, was at 0: 50 offsets would be left out"
-    )
-    assert site.node().seeks == {}
-    assert the_json(run(*reset, "--execute", "--json"))[0]["target"] == 50
-    assert site.node().seeks[0].offset == 50
-    steps(run)
-    assert "partition 0 continues at 50" in " ".join(run("history", "orders")[1].split())
-    code, _, error = run("reset-offsets", "orders", "--to", "noon", "--why", "x")
-    assert (code, "'noon' is no position" in error) == (2, True)
-
-
 def test_the_remedy_for_a_partition_without_a_start_is_a_command_that_gives_it_one(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a")
     with pytest.raises(NoStart) as refused:
@@ -430,19 +374,6 @@ def test_the_remedy_for_a_partition_without_a_start_is_a_command_that_gives_it_o
     code, _, error = run(*command.replace("TOPIC", "orders").replace("WHY", "new").split())
     assert (code, error) == (0, "")
     assert {p: seek.offset for p, seek in site.node().seeks.items()} == {1: 0}
-
-
-def test_the_fleet_is_set_and_drained_from(run: Run, site: Site) -> None:
-    site.joins("consumer-a")
-    arguments = (
-        *("set-fleet", "sales", "--application", "app.py", "--consumer", "consumer-a", "--conf", "spark.cores.max=2"),
-    )
-    assert "consumer-a" in run(*arguments)[1]
-    assert the_json(run("fleet", "--json"))[0]["conf"] == {"spark.cores.max": "2"}
-    run("drain", "consumer-a", "--why", "new host")
-    assert the_json(run("fleet", "--json"))[0]["consumers"] == []
-    assert run("undrain", "consumer-a", "--fleet", "sales")[0] == 0
-    assert the_json(run("fleet", "--json"))[0]["consumers"] == ["consumer-a"]
 
 
 def test_who_asked_is_the_systems_user_too(run: Run, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -465,12 +396,12 @@ def test_who_asked_is_the_systems_user_too(run: Run, site: Site, monkeypatch: py
 
 
 def test_a_fleet_is_scaled_and_its_size_is_checked(run: Run, site: Site) -> None:
-    run("set-fleet", "sales", "--application", "app.py", "--consumer", "s-1", "--env", "TZ=UTC", "--code", "1.4")
+    run("set-fleet", "sales", "--application=app.py", "--consumer=s-1", "--env=TZ=UTC", "--conf=a=b", "--code=1.4")
     assert run("scale", "sales", "3", "--dry-run")[1].splitlines()[:2] == ["s-2 would join", "s-3 would join"]
     assert the_json(run("fleet", "--json"))[0]["consumers"] == ["s-1"]
     assert run("scale", "sales", "3")[1].endswith("sales will have 3 consumers: s-1, s-2, s-3\n")
     (found,) = the_json(run("fleet", "--json"))
-    assert (found["code"], found["environment"]) == ("1.4", {"TZ": "UTC"})
+    assert (found["code"], found["environment"], found["conf"]) == ("1.4", {"TZ": "UTC"}, {"a": "b"})
     for words, says in (
         (("scale", "nosuch", "3"), "KPC-012: cluster 'site' has no fleet 'nosuch'"),
         (("scale", "sales", "x"), "KPC-002: Invalid value"),
@@ -516,6 +447,7 @@ def test_a_fleet_is_scaled_and_its_size_is_checked(run: Run, site: Site) -> None
         (("plan", "x" * 100_000), " ... "),
         (("topics", "--output", "x" * 100_000), " ... "),
         (("set-fleet", "f", "--application", "a\x1b[2J", "--consumer", "a"), "has characters that cannot be shown"),
+        (("set-fleet", "f", "--application", "app.py", "--argument", "\udcff", "--consumer", "a"), "not UTF-8"),
         (("isolate", "a\x07b", "--why", "x"), "cannot be a consumer id"),
         (("nosuch",), "No such command 'nosuch'"),
     ],
@@ -555,25 +487,6 @@ def test_foreign_text_cannot_command_the_terminal_of_run(run: Run, site: Site, m
     assert code == 0
     assert r"mallory\u001b[2J" in out
     assert "\x1b" not in out
-
-
-def test_a_strategy_is_changed_and_every_partition_explained(run: Run, site: Site) -> None:
-    stable(run, site, "consumer-a", "consumer-b")
-    said = run("set-strategy", "orders", "--strategy", "weighted", "--parameter", "bans=consumer-a: 0,1")
-    assert said == (0, "topic orders has strategy weighted; the next plan uses it\n", "")
-    out = run("explain", "orders")[1]
-    assert "  moves 0-1: consumer-a is banned from it; consumer-b carried 3 records/s (100 % of the level)\n" in out
-    assert run("explain", "orders", "--partition", "1")[1].splitlines()[1:] == [
-        "  moves 1: consumer-a is banned from it; consumer-b carried 3 records/s (100 % of the level)"
-    ]
-    assert the_json(run("topics", "--json"))[0]["moving"] == [], "explaining writes nothing"
-    steps(run)
-    (topic,) = the_json(run("topics", "--json"))
-    assert topic["state"] == "Stable"
-    assert "consumer-b carries" in run("explain", "orders", "--partition", "0")[1]
-    code, _, err = run("set-strategy", "orders", "--strategy", "weighted", "--parameter", "tolerance=much")
-    assert (code, "'tolerance' of strategy 'weighted' is 'much'" in err) == (2, True)
-    assert run("set-strategy", "orders")[1].startswith("topic orders has strategy balanced;")
 
 
 def test_neighbours_that_do_not_answer_have_their_own_exit_code(run: Run, site: Site) -> None:

@@ -113,8 +113,3 @@ def test_large_letters_are_listed_over_several_pages(run: Run, url: str, monkeyp
     monkeypatch.undo()
     assert listed == [one["offset"] for one in json.loads(run("dead-letters", "list", url, "--json")[1])]
     assert len(json.loads(run("dead-letters", "list", url, "--json", "--limit", "2")[1])) == 2
-
-
-def test_a_replay_is_a_program_of_its_own_with_all_options(run: Run) -> None:
-    code, *_ = run("dead-letters", "replay", "--pipeline", "orders=x:y", "--cluster", "")
-    assert code == 2

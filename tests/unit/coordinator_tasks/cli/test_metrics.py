@@ -18,7 +18,7 @@ from coordinator_tasks.core.model import Silence, State
 from coordinator_tasks.service.fleets import autoscale
 from coordinator_tasks.service.nodes import directives
 from coordinator_tasks.service.watch.overview import ConsumerOverview
-from coordinator_tasks.service.watch.survey import PartitionLag, Survey, Surveyor
+from coordinator_tasks.service.watch.survey import PartitionLag, Survey
 from coordinator_tasks.service.watch.topic_metrics import TopicFigures
 from coordinator_tasks.status_tokens import StatusTokens
 from tests.fakes.cluster import PERSON
@@ -222,22 +222,6 @@ def test_a_consumer_that_lives_is_a_target_until_it_is_silent_or_its_certificate
     site.processes["b"].silence = Silence.BROKEN if why == "https" else Silence.SILENT
     (target,) = json.loads(look(site).targets)
     assert target["targets"] == [site.processes["a"].member.address.removeprefix("http://")]
-
-
-def test_looks_follow_each_other_until_the_command_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    site, stop = stable_site("a"), threading.Event()
-    seen: list[Survey] = []
-    once = Surveyor.look
-
-    def counted(surveyor: Surveyor) -> Survey:
-        seen.append(once(surveyor))
-        if len(seen) == 3:
-            stop.set()
-        return seen[-1]
-
-    monkeypatch.setattr(Surveyor, "look", counted)
-    keep_looking(site.coordinator, MetricsPage(site.name), 0.001, stop)
-    assert len(seen) == 3
 
 
 # The server ----------------------------------------------------------------------------------------------------------

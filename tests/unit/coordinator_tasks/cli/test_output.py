@@ -78,21 +78,6 @@ def test_a_dry_run_says_what_it_would_do_and_changes_nothing(run: Run, shop: Sho
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("add-topic clicks --group g", "there is no topic 'clicks' in Kafka"),
-        ("add-topic orders --group other", "is managed by cluster 'shop' already"),
-        ("drain zoe --why x", "has never seen a consumer 'zoe'"),
-        ("freeze orders --why a\x1bb", "has characters that cannot be shown"),
-    ],
-)
-def test_a_dry_run_is_refused_where_the_command_is(run: Run, words: str, says: str) -> None:
-    code, out, err = run(*words.split(" "), "--dry-run")
-    assert (code, out) == (2, "")
-    assert says in err
-
-
-@pytest.mark.parametrize(
     ("words", "header", "row"),
     [
         ("freeze orders", "topic", "orders"),

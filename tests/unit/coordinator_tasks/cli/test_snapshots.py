@@ -75,16 +75,6 @@ def test_a_preview_combines_what_is_different(run: Run) -> None:
     assert run("preview", "nothing")[0] == 2
 
 
-def test_a_snapshot_never_replaces_a_file(run: Run, file: str, tmp_path: Path) -> None:
-    code, _, error = run("snapshot", file)
-    assert (code, error) == (2, f"error: KPC-010: {file} is there already; name another file, or remove it first\n")
-    nowhere = str(tmp_path / "none" / "shop.json")
-    assert (
-        run("snapshot", nowhere)[2]
-        == f"error: KPC-010: {nowhere} cannot be written: No such file or directory; name a file that can\n"
-    )
-
-
 class FullDisk(io.FileIO):
     """Takes a part of what is written, and then nothing."""
 
