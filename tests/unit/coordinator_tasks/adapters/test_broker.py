@@ -230,20 +230,6 @@ def producing(monkeypatch: pytest.MonkeyPatch) -> tuple[TransactionalGroupOffset
     return offsets, producer
 
 
-def test_a_new_holder_fences_before_its_entry_is_read(producing: tuple[TransactionalGroupOffsets, Producing]) -> None:
-    offsets, producer = producing
-    offsets.hold("t", "id-1", {0: Token(3, 1, "gen")})
-    assert producer.asked == ["initialize"]
-
-
-def test_commits_are_made_by_one_initialized_producer(producing: tuple[TransactionalGroupOffsets, Producing]) -> None:
-    offsets, producer = producing
-    for offset in (5, 6):
-        offsets.commit("t", {0: Committed(offset, Token(3, 1, "gen"), "a", "c", "id-1")})
-    first, then = ["begin", "send 5", "commit"], ["begin", "send 6", "commit"]
-    assert producer.asked == ["initialize", *first, *then]
-
-
 class Client:
     """Answers requests to a coordinator, or never."""
 

@@ -37,16 +37,13 @@ def test_a_wait_ends_with_the_first_byte_and_otherwise_with_its_time(pair: Pair)
     later.join()
 
 
-def test_a_socket_that_is_closed_here_is_said_to_be_so(pair: Pair) -> None:
+def test_a_time_that_is_over_and_a_socket_that_is_closed_here_are_refused(pair: Pair) -> None:
     ours, _ = pair
+    with pytest.raises(ValueError, match="negative"):
+        PollingHandler().select([ours], [], [], -1.5)
     ours.close()
     with pytest.raises(ValueError, match="closed"):
         PollingHandler().select([ours], [], [], 0)
-
-
-def test_a_time_that_is_over_is_refused_and_not_waited_for_without_end(pair: Pair) -> None:
-    with pytest.raises(ValueError, match="negative"):
-        PollingHandler().select([pair[0]], [], [], -1.5)
 
 
 def test_a_host_that_is_off_is_given_up_at_the_limit() -> None:

@@ -43,19 +43,6 @@ def registry(session: FakeZooKeeper, wait_s: float = 0.0) -> ZooKeeperRegistry:
     return ZooKeeperRegistry(session, PATHS, FakeClock(500.0), wait_s)
 
 
-def test_numbers_grow_with_every_draw_and_each_is_drawn_once(server: FakeZooKeeperServer) -> None:
-    drawn: list[int] = []
-    threads = [
-        threading.Thread(target=lambda: drawn.append(claim_incarnation(server.connect(), PATHS, "a", 1)))
-        for _ in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(drawn) == list(range(1, 9))
-
-
 @pytest.mark.parametrize("applied", [False, True])
 def test_a_draw_whose_answer_was_lost_is_not_drawn_by_another(server: FakeZooKeeperServer, applied: bool) -> None:
     session = server.connect()
@@ -231,15 +218,6 @@ def test_who_is_registered_in_a_folder_is_noted_once_per_zookeeper(server: FakeZ
     registry.register(A1)
     assert read_claim(session, PATHS, "a").address == "http://h:1"
     registry.close()
-
-
-def test_a_registration_that_cannot_be_noted_is_not_made(server: FakeZooKeeperServer, tmp_path: Path) -> None:
-    session, clock = server.connect(), FakeClock()
-    session.suspend()
-    registry = FileRegistry(tmp_path, clock, announce=lambda member: note_registration(session, PATHS, member, clock))
-    with pytest.raises(StoreUnavailable):
-        registry.register(A1)
-    assert FileDiscovery(tmp_path, clock).members() == {}
 
 
 OLD = Member("a", 3, "http://h:1", "boot", process="one")
