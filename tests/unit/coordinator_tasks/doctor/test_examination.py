@@ -2,12 +2,10 @@
 
 import pytest
 
-from coordinator_tasks.core.errors import StoreUnavailable
 from coordinator_tasks.core.measure.budget import Budget
 from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.core.names import Paths
 from coordinator_tasks.doctor import CheckResult, airflow_site, examination
-from coordinator_tasks.doctor.findings import broken
 from coordinator_tasks.installed import Installed
 from coordinator_tasks.service.nodes import directives, fleet, topics
 from coordinator_tasks.settings import Settings
@@ -63,19 +61,3 @@ def test_a_package_that_is_too_old_for_us_is_named(packages: dict[str, str], res
         name = "pyspark" if "pyspark" in packages else "apache-airflow"
         assert f"{name} {packages[name]} cannot run what we need" in one.says
         assert f"install {name} {examination.OLDEST[name]} or newer" in one.mend
-
-
-@pytest.mark.parametrize(
-    ("text", "says", "mend"),
-    [
-        (
-            "it does not answer; check that it runs",
-            "it does not answer",
-            "check that it runs (see KPC-041 in docs/errors.md)",
-        ),
-        ("it does not answer", "it does not answer", "see KPC-041 in docs/errors.md"),
-    ],
-)
-def test_a_check_that_cannot_be_made_says_what_to_do(text: str, says: str, mend: str) -> None:
-    one = broken("ZooKeeper", StoreUnavailable(text))
-    assert (one.result, one.says, one.mend) == (CheckResult.FAILED, says, mend)

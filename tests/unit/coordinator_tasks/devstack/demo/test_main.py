@@ -9,7 +9,6 @@ import pytest
 
 from coordinator_tasks.devstack.demo import __main__ as command
 from coordinator_tasks.devstack.demo.stack import Folders
-from coordinator_tasks.devstack.embedded import detached
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -28,24 +27,6 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folders
 
 def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize(
-    ("rest", "said"),
-    [({}, "everything was ended"), ({"airflow": "http://here"}, "end what still runs with: make demo-stop")],
-    ids=["nothing runs", "something runs"],
-)
-def test_who_interrupts_learns_whether_something_still_runs(
-    folders: Folders,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    rest: dict[str, str],
-    said: str,
-) -> None:
-    monkeypatch.setattr(command, "stop_kept", interrupted)
-    monkeypatch.setattr(detached, "details", {folders.kept: rest}.__getitem__)
-    assert command.main() == command.INTERRUPTED_EXIT
-    assert capsys.readouterr().out == f"interrupted; {said}\n"
 
 
 def a_folder_of_another(folders: Folders) -> None:
