@@ -293,12 +293,6 @@ def test_a_partition_that_waits_for_a_forged_owner_is_the_intruder_s(scene: Scen
     assert not [found for found in audited(scene) if "no such consumer" in found.says]
 
 
-def test_a_client_that_subscribes_with_the_group_is_an_intruder(scene: Scene) -> None:
-    (one,) = audited(scene, subscribers=("tool at 10.0.0.7",))
-    assert (one.code, one.partitions) == ("KPC-082", ())
-    assert one.says == "orders: tool at 10.0.0.7 subscribes with group g: Kafka refuses all other commits"
-
-
 def test_a_removed_topic_is_not_audited_and_one_without_a_plan_has_no_owners(scene: Scene) -> None:
     planned = scene.node
     scene.node = None

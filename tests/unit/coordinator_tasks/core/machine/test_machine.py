@@ -70,13 +70,6 @@ def test_nothing_is_planned_while(make: Callable[[], Scene], why: str) -> None:
     assert why in decision.reason
 
 
-def test_a_consumer_that_has_never_answered_is_given_nothing_yet() -> None:
-    scene = Scene().joins("a", "b").is_silent("b")
-    scene.claims["b"] = replace(scene.claims["b"], answered=0)
-    scene.step()
-    assert scene.counts() == {"a": 4}
-
-
 # Starting ------------------------------------------------------------------------------------------------------------
 
 
@@ -94,15 +87,6 @@ def test_starting_becomes_stable_with_the_last_start_and_leaves_the_node_alone()
     assert decision.state.to_start == decision.state.epochs == {}
     assert decision.record.confirmed == {c: tuple(ps) for c, ps in scene.owned.items()}
     assert decision.record.epoch == 1
-
-
-def test_one_unconfirmed_start_keeps_the_topic_starting_and_names_its_consumer() -> None:
-    scene = starting().acts("a")
-    decision = scene.decide()
-    assert decision.outcome is TopicOutcome.WAITING
-    assert decision.blockers is not None
-    assert list(decision.blockers) == ["b"]
-    assert "b" in decision.reason
 
 
 @pytest.mark.parametrize(
@@ -229,16 +213,6 @@ def test_a_partition_without_an_owner_stays_guarded_until_a_start(lose: Callable
     assert scene.node.guarded == frozenset()
 
 
-def test_an_isolated_consumer_counts_as_closed_though_it_is_registered_and_answers() -> None:
-    scene = ab()
-    decision = scene.is_isolated("b").step()
-    assert scene.counts() == {"a": 4}
-    assert decision.record.cause == "isolated: b (by ann: wrong results)"
-    assert decision.relies_on == {"b"}
-    scene.settles()
-    assert scene.counts() == {"a": 4}, "it owns nothing until it is readmitted"
-
-
 def test_all_consumers_gone_leaves_nothing_assigned_until_the_first_joiner_gets_everything_at_once() -> None:
     scene = ab().dies("a").dies("b")
     decision = scene.step()
@@ -261,28 +235,6 @@ def test_a_surplus_consumer_that_is_isolated_is_no_longer_counted_with() -> None
     decision = scene.is_isolated(surplus).step()
     assert decision.state.targets == dict.fromkeys(scene.owned, 1)
     assert decision.reason == f"no longer a target: {surplus}"
-
-
-def test_a_new_incarnation_gets_nothing_while_its_predecessor_may_still_run() -> None:
-    scene = ab().vanishes("b").joins("b", incarnation=2)
-    decision = scene.decide()
-    assert decision.outcome is not TopicOutcome.WRITTEN or scene.write(decision)
-    assert scene.node.incarnations["b"] == 1
-    scene.joins("c")
-    scene.step()
-    assert scene.node.incarnations["b"] == 1
-    assert "b" not in {h.taker for h in scene.node.handoff.values()}
-
-
-@pytest.mark.parametrize("answers", [True, False], ids=["it answers still", "it is silent"])
-def test_an_absent_consumer_keeps_its_partitions_and_is_no_target(answers: bool) -> None:
-    scene = stable("a", "b", partitions=5).vanishes("b", answers=answers)
-    kept = scene.owned["b"]
-    scene.joins("c").settles()
-    scene.acts("a", "c")
-    assert scene.owned["b"] == kept
-    assert "b" not in {h.taker for h in scene.node.handoff.values()}
-    assert "b" not in {h.giver for h in scene.node.handoff.values()}
 
 
 @pytest.mark.parametrize("released", [True, False], ids=["released", "not released"])
@@ -351,11 +303,6 @@ def test_what_a_topic_awaits_of_an_absent_owner_is_said(policy: Policy, ended: d
     assert (decision.outcome, decision.reason) == (TopicOutcome.UNCHANGED, text)
 
 
-def test_why_a_successor_gets_nothing_yet_is_said() -> None:
-    scene = stable("a", "b").vanishes("b").joins("b", incarnation=7).settles()
-    assert scene.decide().reason.endswith("is isolated; incarnation 7 gets nothing before")
-
-
 def test_a_partition_that_kafka_no_longer_has_is_closed_at_once_without_a_plan() -> None:
     scene = stable("a", "b", partitions=3)
     scene.partitions = 2
@@ -413,28 +360,6 @@ def test_a_changed_configuration_reaches_the_node_without_moves(change: Callable
     )
     scene.acts("a", "b")
     assert scene.decide().outcome is TopicOutcome.UNCHANGED
-
-
-def test_an_unknown_strategy_holds_and_names_those_there_are() -> None:
-    scene = ab()
-    scene.config = replace(scene.config, strategy="magic")
-    decision = scene.decide()
-    assert decision.outcome is TopicOutcome.HELD
-    assert "magic" in decision.reason
-    assert "balanced" in decision.reason
-
-
-def test_new_partitions_are_assigned_at_once_and_nothing_else_moves() -> None:
-    scene = ab()
-    before = dict(scene.node.assignments)
-    scene.partitions, scene.description = 6, TopicDescription(TOPIC, "id-1", 6)
-    decision = scene.step()
-    assert decision.state.state is State.STARTING
-    assert decision.state.cause == "partitions without an owner: 4, 5"
-    assert scene.counts() == {"a": 3, "b": 3}
-    assert {p: c for p, c in scene.node.assignments.items() if p < 4} == before
-    scene.settles()
-    assert scene.counts() == {"a": 3, "b": 3}
 
 
 def test_frozen_means_no_plan_for_joins_but_owners_for_what_has_none() -> None:
@@ -569,19 +494,6 @@ def test_every_further_join_starts_the_waiting_anew_but_not_beyond_its_limit() -
 # A consumer that does not run what it holds --------------------------------------------------------------------------
 
 
-def test_a_held_partition_that_does_not_run_is_started_again() -> None:
-    scene = ab()
-    first, second = scene.owned["b"]
-    scene.acts("b", runs=[first])
-    decision = scene.step()
-    assert only_move(decision) == Move(second, "b", "b", MoveKind.RESTART)
-    assert decision.state.state is State.STARTING
-    assert decision.state.restarts == {"b": 1}
-    assert scene.node.since[second] == scene.node.epoch == 2
-    assert scene.node.since[first] == 1
-    assert decision.state.to_start == {"b": (second,)}
-
-
 def test_after_enough_restarts_a_person_is_asked() -> None:
     scene = ab(policy=Policy(max_restarts=3))
     for expected in (1, 2, 3):
@@ -614,80 +526,6 @@ def test_a_rebalance_keeps_its_name_and_beginning_until_stable() -> None:
     scene.later(4).drains("c").step()
     assert scene.state.rebalance != name
     assert scene.state.began_at == scene.now
-
-
-def barrier(partitions: int = 4) -> Scene:
-    """a and b were handing over to c when c was asked to drain: giver and taker may both run the partitions."""
-    scene = joining(scene=stable("a", "b", partitions=partitions))
-    flight = dict(scene.node.handoff)
-    scene.joins("d").drains("c").step()
-    assert scene.node.handoff.keys().isdisjoint(flight)
-    assert all({h.giver, "c"} == {c for c, ps in scene.state.to_close.items() if p in ps} for p, h in flight.items())
-    return scene
-
-
-def test_a_barrier_is_passed_only_when_every_possible_owner_has_closed() -> None:
-    scene = barrier()
-    partition = scene.state.to_close["c"][0]
-    owners = sorted(c for c, ps in scene.state.to_close.items() if partition in ps)
-    scene.acts(owners[0])
-    decision = scene.decide(Step.START)
-    assert decision.outcome is TopicOutcome.WAITING or (decision.node and partition not in decision.node.assignments)
-    scene.acts(*owners).step(Step.START)
-    assert scene.node.assignments[partition] in ("a", "b", "d")
-    assert scene.node.since[partition] == scene.node.epoch, "nobody's older token reaches as far as this start"
-
-
-@pytest.mark.parametrize(
-    ("lose", "guarded"),
-    [
-        pytest.param(lambda s, p, c: s.is_isolated(c), True, id="isolated"),
-        pytest.param(lambda s, p, c: s.dies(c, Ending.REFUSED), True, id="gone"),
-        pytest.param(lambda s, p, c: s.releases_entry(p).dies(c), False, id="gone after its release"),
-    ],
-)
-def test_a_giver_that_is_lost_during_closing_counts_as_closed(lose: Callable[..., Scene], guarded: bool) -> None:
-    scene = joining()
-    ((partition, entry),) = scene.node.handoff.items()
-    lose(scene, partition, entry.giver)
-    decision = scene.step(Step.START)
-    assert decision.state.state is State.STARTING
-    assert scene.node.assignments[partition] == "c"
-    assert scene.node.since[partition] == entry.epoch
-    assert (partition in scene.node.guarded) is guarded
-    assert entry.giver not in scene.owned
-
-
-def test_a_taker_that_is_lost_during_its_hand_off_is_replaced_through_the_barrier() -> None:
-    # The taker may have read a release written after the look: a survivor's commit may be under way.
-    scene = joining()
-    ((partition, entry),) = scene.node.handoff.items()
-    decision = scene.joins("d").dies("c", Ending.REFUSED).step()
-    move = next(m for m in decision.record.moves if m.partition == partition) if decision.record else None
-    assert move.taker != "c"
-    assert partition in scene.node.guarded
-    assert scene.state.to_close.get(entry.giver) == (partition,) or scene.node.assignments[partition] == entry.giver
-
-
-# After a crash -------------------------------------------------------------------------------------------------------
-
-
-def test_a_guard_that_has_served_does_not_turn_the_next_hand_off_into_a_barrier() -> None:
-    scene = ab().dies("b", Ending.REFUSED).settles()
-    assert scene.node.guarded, "it stays in the node, which is not written again for that"
-    decision = scene.joins("c").step()
-    assert kinds(decision) == {MoveKind.HANDOFF}
-
-
-# The table -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_drain_of_one_whose_answer_is_not_believed_says_that() -> None:
-    scene = ab().drains("a").says("a", acted_epoch=2**40)
-    while scene.decide().outcome is TopicOutcome.WRITTEN:
-        scene.step()
-        scene.acts("b")
-    assert "a drains and keeps partitions 0, 1: what it runs is not known" in scene.decide().reason
 
 
 def test_a_leaving_consumer_keeps_its_partitions_while_an_absent_consumer_may_come_back() -> None:
