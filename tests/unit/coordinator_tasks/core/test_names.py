@@ -39,15 +39,6 @@ def test_invalid_names_are_refused_in_one_line(check: Callable[[object], str], n
     assert not isinstance(name, str) or not is_consumer(name)
 
 
-@pytest.mark.parametrize(
-    ("check", "kind"),
-    [(check_consumer, "a consumer id"), (check_cluster, "a cluster name"), (check_app, "an application name")],
-)
-def test_the_error_names_what_it_cannot_be(check: Callable[[object], str], kind: str) -> None:
-    with pytest.raises(InvalidName, match=f"'a b' cannot be {kind}: it begins with"):
-        check("a b")
-
-
 @pytest.mark.parametrize("name", ["orders", "_private", "-x", "a.b", "__consumer_offsets", "x" * 249, "..."])
 def test_these_are_topics(name: str) -> None:
     assert check_topic(name) == name
@@ -95,11 +86,6 @@ def test_these_children_are_partitions(child: str, partition: int) -> None:
 def test_these_children_are_not(child: str) -> None:
     assert partition_of(child) is None
     assert partitions_of(["7", child]) is None
-
-
-@given(st.integers(min_value=0, max_value=2**31 - 1))
-def test_a_partitions_node_names_it(partition: int) -> None:
-    assert partition_of(PATHS.partition("orders", partition).rpartition("/")[2]) == partition
 
 
 @pytest.mark.parametrize(

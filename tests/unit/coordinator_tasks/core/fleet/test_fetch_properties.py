@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from coordinator_tasks.core.codecs import codec
-from coordinator_tasks.core.errors import Malformed, Refused
+from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.fleet.fetch_properties import CHOICES, JAVA_NAMES, NUMBERS, checked, usable
 from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import TopicNode
@@ -16,9 +16,7 @@ from coordinator_tasks.service.plan import transitions
 from spark_apps import plain
 from tests.world.site import LOOP, stable_site
 
-PATH = "/consumers/shop/x"
 NODE = TopicNode("h:9092", "g", 9, "gen", "id", assignments={0: "a"}, since={0: 3}, incarnations={"a": 1})
-FULL = {**{name: str(least) for name, (least, _) in NUMBERS.items()}, **{name: c[0] for name, c in CHOICES.items()}}
 NODE_FIELDS = [*sorted(json.loads(codec.encode_node(NODE))), "seeks", "properties"]
 FOREIGN = [
     *NODE_FIELDS,
@@ -73,27 +71,6 @@ def test_the_java_clients_names_become_librdkafkas() -> None:
     given = {"fetch.max.wait.ms": "7", "max.partition.fetch.bytes": "8"}
     assert checked(given) == usable(given) == {"fetch.message.max.bytes": "8", "fetch.wait.max.ms": "7"}
     assert set(JAVA_NAMES.values()) <= NUMBERS.keys()
-
-
-# In a topic's node ----------------------------------------------------------------------------------------------------
-
-
-def test_properties_have_a_field_of_their_own_which_is_left_out_if_empty() -> None:
-    node = replace(NODE, properties=FULL)
-    written = json.loads(codec.encode_node(node))
-    assert written["properties"] == FULL
-    assert written.keys() - {"properties"} == json.loads(codec.encode_node(NODE)).keys()
-    assert codec.decode_node(PATH, codec.encode_node(node)) == node
-
-
-@pytest.mark.parametrize("properties", [[], "x", 5, None])
-def test_properties_that_are_no_object_make_a_node_unreadable(properties: object) -> None:
-    body = {**json.loads(codec.encode_node(NODE)), "properties": properties}
-    with pytest.raises(Malformed, match=r"field 'properties' is .*, not an object"):
-        codec.decode_node(PATH, json.dumps(body).encode())
-
-
-# In a managed topic ---------------------------------------------------------------------------------------------------
 
 
 def test_what_an_older_release_let_into_a_configuration_takes_over_no_topic() -> None:
