@@ -190,17 +190,6 @@ def test_a_failed_look_shows_nothing_old(caplog: pytest.LogCaptureFixture) -> No
     assert "the metrics are not known now" in caplog.text
 
 
-def test_the_targets_are_the_consumers_that_may_run_something() -> None:
-    site = stable_site("a", "b")
-    site.dies("b")
-    (target,) = json.loads(look(site).targets)
-    member = site.processes["a"].member
-    assert target == {
-        "targets": [member.address.removeprefix("http://")],
-        "labels": {"__scheme__": "http", "__metrics_path__": "/metrics"},
-    }
-
-
 def test_with_an_authority_prometheus_is_sent_to_no_plain_http() -> None:
     site = stable_site("a")
     site.coordinator = replace(site.coordinator, https_only=True)

@@ -115,7 +115,6 @@ def test_steps_are_replayed_one_after_the_other_without_a_cluster(run: Run, file
     [
         (["join"], "'join' is no step; give join=N, leave=ID"),
         (["join=0"], "'join=0' has no number from 1 to 999999999; give one, such as join=2"),
-        (["crash=a", "crash=a"], "consumer 'a' is not registered (registered: b); name one of these"),
         (["strategy=weighted,lag"], "'strategy=weighted,lag' with 'lag' is not name=value"),
         (["strategy=weighted,measure=lag,measure=bytes"], "gives 'measure' twice; give it once"),
         (["growth="], "'growth=' is no step"),
@@ -129,9 +128,7 @@ def test_steps_are_replayed_one_after_the_other_without_a_cluster(run: Run, file
             ["growth=capacity=9,max=2.7"],
             "max in 'growth=capacity=9,max=2.7' is no whole number; give one, such as max=2",
         ),
-        (["growth=capacity=9,min=5,max=4"], "a fleet cannot grow from 5 to 4 consumers"),
         (["growth=capacity=9,catch_up=60,max=4"], "the snapshot has no rates of records"),
-        (["partitions=2"], "topic 'orders' has 4 partitions, and Kafka never takes one away"),
         (["--topic", "nothing"], "(it has: orders); name one of these"),
         (["join=1"] * 1_001, "1001 steps are too many; give at most 1000"),
     ],

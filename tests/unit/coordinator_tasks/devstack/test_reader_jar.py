@@ -96,11 +96,6 @@ def test_a_jar_that_was_changed_is_refused_and_built_again(sources: Path, tmp_pa
     assert len(jars.paths(folder)) == 2
 
 
-def test_a_package_without_jars_says_how_they_are_built(tmp_path: Path) -> None:
-    with pytest.raises(ReaderJarsBroken, match="in a checkout, run make install; elsewhere, install the wheel again"):
-        jars.paths(tmp_path)
-
-
 def test_a_warning_fails_the_lint_and_not_the_build(sources: Path, tmp_path: Path) -> None:
     check_sources([sources], provided_jars())
     changed(sources, "System.out", "int unused = 1;\n        System.out")

@@ -64,10 +64,6 @@ def test_no_assignment_is_better(question: Problem) -> None:
     assert (loads_of(question, answer), moves(question, answer)) == best(question)
 
 
-def test_of_equal_members_the_smaller_id_goes_first() -> None:
-    assert Balanced().assign(problem(1, "ab")) == {0: "a"}
-
-
 def test_without_members_only_what_is_fixed() -> None:
     assert Balanced().assign(problem(2, "", fixed={0: "x", 7: "y"})) == {0: "x"}
 

@@ -7,7 +7,7 @@ import pytest
 
 from coordinator_tasks.core.machine.decision import Decision, Step, TopicOutcome
 from coordinator_tasks.core.machine.world import Policy
-from coordinator_tasks.core.model import Absence, Ending, Move, MoveKind, Seek, State, TopicConfig, TopicDescription
+from coordinator_tasks.core.model import Ending, Move, MoveKind, Seek, State, TopicConfig, TopicDescription
 from tests.world.scene import CONFIG, TOPIC, Scene, stable
 
 
@@ -268,39 +268,6 @@ def test_an_owner_that_does_not_start_is_told_again_a_limited_number_of_times() 
     assert told == policy.max_restarts
     assert (decision.outcome, set(decision.blockers)) == (TopicOutcome.WAITING, {"a"})
     assert scene.state.state is State.STARTING
-
-
-@pytest.mark.parametrize(
-    ("policy", "ended", "text"),
-    [
-        pytest.param(
-            Policy(),
-            {},
-            "b's incarnation 1 is absent: it keeps its partitions until its end is known, or it has been silent for 30 s and is isolated",
-            id="the platform isolates it",
-        ),
-        pytest.param(
-            Policy(hold_absent=True),
-            {},
-            "b's incarnation 1 is absent: it keeps its partitions until its end is known, or a person isolates it",
-            id="a person isolates it",
-        ),
-        pytest.param(
-            Policy(rejoin_grace_s=20.0),
-            {1: Ending.REAPED},
-            "b's incarnation 1 is over: its partitions wait 20 s for a process with the same id",
-            id="it may come back",
-        ),
-    ],
-)
-def test_what_a_topic_awaits_of_an_absent_owner_is_said(policy: Policy, ended: dict[int, Ending], text: str) -> None:
-    scene = stable("a", "b", policy=policy)
-    assert scene.decide().reason == "every partition is where it should be"
-    scene.vanishes("b")
-    scene.claims["b"] = replace(scene.claims["b"], ended=ended, absence=Absence(1, scene.now))
-    scene.later(policy.settle_max_s)
-    decision = scene.settles().decide()
-    assert (decision.outcome, decision.reason) == (TopicOutcome.UNCHANGED, text)
 
 
 def test_a_partition_that_kafka_no_longer_has_is_closed_at_once_without_a_plan() -> None:

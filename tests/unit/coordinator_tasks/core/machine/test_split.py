@@ -4,9 +4,8 @@ import pytest
 
 from coordinator_tasks.core.assignors.problem import Problem
 from coordinator_tasks.core.machine import planning
-from coordinator_tasks.core.machine.split import cause, kept, sides
+from coordinator_tasks.core.machine.split import kept, sides
 from coordinator_tasks.core.model import Member, Split
-from coordinator_tasks.core.text.cause_text import of_one
 
 ALL = (0, 1, 2, 3)
 ABLE = {"a": 1, "b": 2, "c": 3}
@@ -54,14 +53,3 @@ def test_a_partition_on_its_own_side_stays_with_its_owner() -> None:
     owned = {0: "a", 1: "a", 2: "c", 3: "c"}
     assert kept(Split("x", ("c",), frozenset({1, 3})), owned) == {0: "a", 3: "c"}
     assert kept(None, owned) == {}
-
-
-@pytest.mark.parametrize(
-    ("split", "text"),
-    [
-        (Split("x", ("c",)), "upgrade of x: c may have none yet"),
-        (Split("x", ("c", "d"), frozenset({1, 3})), "upgrade of x: partitions 1,3 for c, d alone"),
-    ],
-)
-def test_it_is_said_in_a_sentence(split: Split, text: str) -> None:
-    assert of_one(cause(split)) == text

@@ -66,10 +66,3 @@ def test_four_of_five_pauses_lie_in_the_interval(draw: Callable[[random.Random],
             asked, inside = asked + 1, inside + (found.total.low_s <= pause <= found.total.high_s)
         seen.insert(0, PastMove(HANDOFF, pause))
     assert 0.78 <= inside / asked <= 0.85
-
-
-def test_a_prediction_is_said_in_milliseconds_or_seconds() -> None:
-    found = predict(past(0.0312, *[0.5] * 10, 2.25), HANDOFF)
-    assert found.text == "pause total 500 ms (31 ms to 2.25 s)"
-    slow = predict(past(*[2.25] * 10), HANDOFF)
-    assert slow.text == "pause total 2.25 s (2.25 s to 2.25 s)"
