@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +13,6 @@ from coordinator_tasks.adapters.discovery import claim_incarnation
 from coordinator_tasks.cli import main
 from coordinator_tasks.cli.base import user
 from coordinator_tasks.core.codecs.member_codec import encode_claim, encode_directive, encode_fleet
-from coordinator_tasks.core.errors import UNREADABLE
 from coordinator_tasks.core.machine.unread import NO_OWNER
 from coordinator_tasks.core.model import (
     Answer,
@@ -39,44 +37,16 @@ from coordinator_tasks.service.nodes.fleet import record_end
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.plan.transitions import TopicReport
 from coordinator_tasks.service.run import loop
-from tests.world import site as world
-
-
-class Site(world.Site):
-    """A cluster in memory; consumers obey as soon as they are asked."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.kafka.create_topic("orders", 6)
-
-    def joins(self, consumer: str, topics: tuple[str, ...] = ()) -> None:
-        session = self.server.connect()
-        self.process(self.join(consumer, session, topics), session)
-        self.statuses.answers[consumer] = self.obey
-        self.clock.advance(10)
-
-    def obey(self, member: Member) -> Answer:
-        with suppress(*UNREADABLE):
-            self.everybody_acts()
-        return self.processes[member.consumer].answer(member)
-
-    def says(self, consumer: str, change: Callable[[ConsumerStatus], ConsumerStatus]) -> None:
-        """Change the consumer's answers from now on."""
-
-        def answered(member: Member) -> Answer:
-            answer = self.obey(member)
-            assert isinstance(answer, ConsumerStatus)
-            return change(answer)
-
-        self.statuses.answers[consumer] = answered
-
+from tests.world.site import Site
 
 Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
 def shop() -> Site:
-    return Site("site")
+    site = Site("site")
+    site.kafka.create_topic("orders", 6)
+    return site
 
 
 @pytest.fixture
@@ -86,14 +56,20 @@ def site(shop: Site) -> Site:
 
 def stable(run: Run, site: Site, *consumers: str) -> None:
     assert run("add-topic", "orders", "--group", "g")[0] == 0
-    for consumer in consumers:
-        site.joins(consumer)
-    steps(run)
+    site.starts(*consumers)
+    site.settles()
 
 
-def steps(run: Run) -> None:
-    for _ in range(6):
-        assert run("step")[0] == 0
+def says(site: Site, consumer: str, change: Callable[[ConsumerStatus], ConsumerStatus]) -> None:
+    """Change the consumer's answers from now on."""
+    answer = site.processes[consumer].answer
+
+    def answered(member: Member) -> Answer:
+        said = answer(member)
+        assert isinstance(said, ConsumerStatus)
+        return change(said)
+
+    site.statuses.answers[consumer] = answered
 
 
 def the_json(answer: tuple[int, str, str]) -> Any:
@@ -110,8 +86,8 @@ def test_a_topic_is_added_planned_and_listed(run: Run, site: Site) -> None:
     code, out, _ = run("add-topic", "orders", "--group", "g")
     added = "topic orders is managed with 6 partitions; the next plan assigns those without an owner"
     assert (code, out.strip()) == (0, added)
-    site.joins("consumer-a")
-    site.joins("consumer-b")
+    site.starts("consumer-a", "consumer-b")
+    site.clock.advance(10)
 
     code, out, _ = run("plan", "--dry-run")
     assert code == 0
@@ -122,7 +98,7 @@ def test_a_topic_is_added_planned_and_listed(run: Run, site: Site) -> None:
     assert json.loads(out)[0]["state"] == "Initial", "a dry run writes nothing"
 
     assert run("plan")[0] == 0
-    steps(run)
+    site.settles()
     (topic,) = the_json(run("topics", "--json"))
     assert (topic["state"], topic["owners"]) == ("Stable", {"consumer-a": 3, "consumer-b": 3})
     assert (topic["moving"], topic["unowned"]) == ([], [])
@@ -141,7 +117,9 @@ def test_a_drain_moves_everything_and_the_history_says_why(run: Run, site: Site)
     out = run("plan", "--dry-run")[1]
     assert f"draining: consumer-b (by kim, as user {user()}: new host)" in out
     assert "hand-off: its one possible owner releases it" in out
-    steps(run)
+    assert run("plan")[0] == 0
+    site.settles()
+    assert run("step")[0] == 0
 
     (newest, *_) = the_json(run("history", "orders", "--json"))
     assert {(m["giver"], m["taker"]) for m in newest["moves"]} == {("consumer-b", "consumer-a")}
@@ -231,9 +209,9 @@ def test_status_shows_consumers_and_their_partitions(run: Run, site: Site) -> No
 
 
 def test_status_names_unread_topics_and_void_registrations_of_a_consumer(run: Run, site: Site) -> None:
-    site.joins("consumer-a", topics=("(?=orders).*", "other"))
+    site.starts("consumer-a", topics=("(?=orders).*", "other"))
     said = "topic other may be assigned to this consumer, but none of its pipelines matches"
-    site.says("consumer-a", lambda status: replace(status, reports=(said,)))
+    says(site, "consumer-a", lambda status: replace(status, reports=(said,)))
     (found,) = the_json(run("status", "--json"))
     assert found["reports"][0].startswith("registered for topics: '(?=orders).*' is no pattern of topics: ")
     assert found["reports"][1] == said
@@ -251,7 +229,7 @@ def test_what_a_consumer_cannot_process_is_told_of_the_topic_and_of_the_consumer
         health = f"failing: topic orders: {why}"
         return replace(status, health=health, condition=Condition.FAILING, topics={"orders": orders})
 
-    site.says("consumer-a", fails)
+    says(site, "consumer-a", fails)
     told = "consumer-a cannot process partition 3 of topic orders for 12 s: ValueError: bad record"
     for command in ("topics", "status"):
         code, out, error = run(command)
@@ -274,7 +252,7 @@ def test_the_state_of_a_partition_is_told_by_explain_and_by_status(run: Run, sit
         running = {3: replace(orders.running[3], state=StateSize(1_200, 5_000, 1_700_000_000_000))}
         return replace(status, topics={"orders": replace(orders, running={**orders.running, **running})})
 
-    site.says("consumer-a", keeps)
+    says(site, "consumer-a", keeps)
     told = "1,200 rows, 5,000 bytes, earliest timer 2023-11-14 22:13:20 UTC"
     assert f"state 3: {told}" in run("explain", "orders")[1]
     assert "state" not in run("explain", "orders", "--partition", "2")[1]
@@ -299,7 +277,7 @@ def test_an_outage_of_the_sink_is_told_once_for_all_consumers_and_topics(run: Ru
         return replace(status, health=health, condition=Condition.FAILING, topics=topics)
 
     for consumer in ("consumer-a", "consumer-b"):
-        site.says(consumer, fails)
+        says(site, consumer, fails)
     code, out, error = run(command)
     outage = "the sink does not answer for 400 s (consumer-a, consumer-b, 8 partitions of 2 topics)"
     assert (code, error) == (1, f"{outage}: SinkUnavailable: no route from consumer-a\n")
@@ -311,7 +289,7 @@ def test_a_fleet_that_is_being_started_is_told_instead_of_asking_for_a_consumer(
     run("add-topic", "orders", "--group", "g", "--why", "x")
     fleet = ("set-fleet", "sales", "--application", "app.py", "--argument=--topics=orders", "--why", "x")
     run(*fleet, "--consumer", "consumer-a", "--consumer", "consumer-b")
-    steps(run)
+    site.settles()
     starts = "consumer-a, consumer-b of fleet sales are being started: see the runs of the DAG `consumers`"
     code, out, error = run("topics")
     assert (code, starts in out, starts in error, "start a consumer" in error) == (1, True, True, False)
@@ -319,8 +297,8 @@ def test_a_fleet_that_is_being_started_is_told_instead_of_asking_for_a_consumer(
     claim_incarnation(site.server.connect(), site.paths, "consumer-a", 1)
     record_end(site.coordinator, "consumer-a", 1, Ending.REAPED, "exit code 1: no such file")
     assert "consumer-b of fleet sales is being started" in run("topics")[1]
-    site.joins("consumer-b")
-    steps(run)
+    site.starts("consumer-b")
+    site.settles()
     assert "being started" not in "".join(map(str, run("topics")))
 
 
@@ -330,11 +308,12 @@ def test_a_crash_loop_tells_its_reason_how_often_and_when_the_next_process_gets_
     run("set-fleet", "sales", "--application", "app.py", "--consumer", "consumer-a", "--why", "x")
     why = "exit code 1: ModuleNotFoundError: no x"
     for life in range(1, 6):
-        site.joins("consumer-a")
+        site.starts("consumer-a")
+        site.clock.advance(10)
         if life < 5:
             site.dies("consumer-a", None)
             record_end(site.coordinator, "consumer-a", life, Ending.REAPED, why)
-    steps(run)
+    site.settles()
     loop = f"incarnation 4 has ended: {why} (4 times in a row); its id gets partitions again at "
     for command in ("status", "topics"):
         assert loop in run(command)[1]
@@ -357,9 +336,9 @@ def test_a_crash_loop_tells_its_reason_how_often_and_when_the_next_process_gets_
 def test_a_topic_is_frozen_and_that_is_shown(run: Run, site: Site) -> None:
     stable(run, site, "consumer-a")
     assert "is frozen" in run("freeze", "orders")[1]
-    steps(run)
+    site.settles()
     assert "frozen: nothing moves" in run("topics")[1]
-    site.joins("consumer-b")
+    site.starts("consumer-b")
     explained = run("explain", "orders")[1]
     assert explained.startswith("  frozen: what has an owner stays where it is; once it is unfrozen, balanced: 3 of 6 ")
     assert "is not frozen" in run("unfreeze", "orders")[1]
