@@ -23,16 +23,8 @@ STATUS_PATH = "/v1/status"  # path of a consumer's interface
 MAX_TOPIC_CHARS = 249  # Kafka's own limit (org.apache.kafka.common.internals.Topic)
 INTERNAL = "__"
 """Prefix of Kafka's own topics. Many programs around Kafka use the prefix for their topics too."""
-KAFKAS_OWN = frozenset(
-    f"{INTERNAL}{name}"
-    for name in (
-        "consumer_offsets",
-        "transaction_state",
-        "share_group_state",
-        "cluster_metadata",
-        "remote_log_metadata",
-    )
-)
+_OWN = ("consumer_offsets", "transaction_state", "share_group_state", "cluster_metadata", "remote_log_metadata")
+KAFKAS_OWN = frozenset(f"{INTERNAL}{name}" for name in _OWN)
 """A consumer of these topics may cause its own input: each of its commits adds a record to `__consumer_offsets`."""
 
 COMMANDS: Mapping[str, str] = {"import_offsets": "offsets reset", "undo_offsets": "offsets undo"}
@@ -71,13 +63,8 @@ def _checked(
     raise InvalidName(f"{shown} cannot be {article} {kind}: {rule}; choose another name")
 
 
-check_topic = partial(
-    _checked,
-    kind="topic name",
-    pattern=_TOPIC,
-    limit=MAX_TOPIC_CHARS,
-    rule="Kafka allows letters, digits, '.', '_' and '-'",
-)
+_TOPIC_RULE = "Kafka allows letters, digits, '.', '_' and '-'"
+check_topic = partial(_checked, kind="topic name", pattern=_TOPIC, limit=MAX_TOPIC_CHARS, rule=_TOPIC_RULE)
 check_consumer = partial(_checked, kind="consumer id")
 check_cluster = partial(_checked, kind="cluster name")
 check_app = partial(_checked, kind="application name")

@@ -72,13 +72,8 @@ class PlanApprovalOperator(ClusterOperator, ApprovalOperator):
         if found is None or found.digest != digest or found.answered:
             raise AirflowSkipException(f"the plan {digest} of {topic} does not wait for an answer: nobody is asked")
         self.subject = f"{topic}: a plan waits for approval"
-        self.body = BODY.format(
-            topic=topic,
-            cluster=c.paths.cluster,
-            why=one_line(found.why),
-            digest=digest,
-            moves=_block(plans_to_approve.lines(c, topic)),
-        )
+        why, moves = one_line(found.why), _block(plans_to_approve.lines(c, topic))
+        self.body = BODY.format(topic=topic, cluster=c.paths.cluster, why=why, digest=digest, moves=moves)
         self.assigned_users = [{"id": one, "name": one} for one in c.budget.approvers] or None
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:

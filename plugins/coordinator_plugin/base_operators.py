@@ -99,18 +99,15 @@ class TriggerRunOperator(UntemplatedOperator):
         if self.run_after is not None and not CAN_RUN_LATER:
             raise AirflowSkipException("this Airflow starts no run for later: reconcile continues within a minute")
         later: dict[str, Any] = {"run_after": self.run_after} if CAN_RUN_LATER else {}
+        run_id = self.trigger_run_id or f"manual__{datetime.now(UTC).isoformat()}_{secrets.token_hex(4)}"
+        once: dict[str, Any] = {"reset_dag_run": False, "skip_when_already_exists": True}
+        no_wait = {"wait_for_completion": False, "allowed_states": [], "failed_states": [], "poke_interval": 0}
         raise DagRunTriggerException(
             trigger_dag_id=self.trigger_dag_id,
-            dag_run_id=self.trigger_run_id or f"manual__{datetime.now(UTC).isoformat()}_{secrets.token_hex(4)}",
+            dag_run_id=run_id,
             conf=dict(self.conf or {}),
-            reset_dag_run=False,
-            skip_when_already_exists=True,
-            wait_for_completion=False,
-            allowed_states=[],
-            failed_states=[],
-            poke_interval=0,
             deferrable=False,
-            **later,
+            **{**once, **no_wait, **later},
         )
 
 
@@ -131,12 +128,5 @@ def one_line_errors() -> Iterator[None]:
 
 def actor_of(context: Context) -> Actor:
     """Return DAG, run, task and try as the actor, with the person who requested the run."""
-    ti = context["ti"]
-    return Actor(
-        kind="airflow",
-        who=getattr(context["dag_run"], "triggering_user_name", None) or "",
-        dag=ti.dag_id,
-        run=ti.run_id,
-        task=ti.task_id,
-        attempt=ti.try_number,
-    )
+    ti, who = context["ti"], getattr(context["dag_run"], "triggering_user_name", None) or ""
+    return Actor("airflow", who, ti.dag_id, ti.run_id, ti.task_id, ti.try_number)

@@ -70,12 +70,8 @@ def tags(*own: str) -> list[str]:
 def changes_of(cluster: Cluster, scope: Scope) -> Asset:
     """Return the asset for one part of ZooKeeper."""
     name = f"zookeeper_{cluster.name}_{scope}"
-    return Asset(
-        name=name,
-        uri=f"zookeeper://{cluster.name}/{scope}",
-        group="coordinator",
-        watchers=[AssetWatcher(name=name, trigger=ZooKeeperChangesTrigger(cluster.name, str(scope)))],
-    )
+    watcher = AssetWatcher(name=name, trigger=ZooKeeperChangesTrigger(cluster.name, str(scope)))
+    return Asset(name=name, uri=f"zookeeper://{cluster.name}/{scope}", group="coordinator", watchers=[watcher])
 
 
 def cluster_param(cluster: Cluster | None = None) -> Param:

@@ -1,12 +1,19 @@
 """The code and the settings that a fleet's launch names, so that no form chooses code or an address."""
 
 import argparse
+from typing import Any
 
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.text.partition_text import cut
+from coordinator_tasks.service.actions.parameters import Parameter
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import fleet
 from coordinator_tasks.service.nodes.fleet import Launch
+
+
+def text_parameter(name: str, title: str, text: str, **rules: Any) -> Parameter:
+    """Return a text field of a form. `rules`: further keys of its JSON schema."""
+    return Parameter(name, {"type": "string", "title": title, "description": text, **rules})
 
 
 def launch_of(c: Coordinator, app: str) -> Launch:

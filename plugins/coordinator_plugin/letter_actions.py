@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from coordinator_plugin.child_output import run_to_end
-from coordinator_plugin.fleet_code import arguments_of, launch_of
+from coordinator_plugin.fleet_code import arguments_of, launch_of, text_parameter
 from coordinator_plugin.hook import CoordinatorHook
 from coordinator_tasks.allowed_launches import OWN_APPLICATIONS
 from coordinator_tasks.core.errors import Refused
@@ -33,17 +33,12 @@ from coordinator_tasks.service.nodes import action_log
 from coordinator_tasks.service.nodes.fleet import Launch
 from coordinator_tasks.settings import of_the_host
 
-
-def _text(name: str, title: str, text: str, **rules: Any) -> p.Parameter:
-    return p.Parameter(name, {"type": "string", "title": title, "description": text, **rules})
-
-
 _NAME = "The name of a database in the settings of Airflow's hosts (COORDINATOR_DATABASES_NAME)."
-DATABASE = _text("database", "Database", _NAME, minLength=1, maxLength=64)
-PARTITION = _text("partition", "Partition", "Empty = all partitions.", default="", pattern="^[0-9]{0,10}$")
-OFFSET = _text("offset", "Offset", "Empty = all offsets.", default="", pattern="^[0-9]{0,19}$")
+DATABASE = text_parameter("database", "Database", _NAME, minLength=1, maxLength=64)
+PARTITION = text_parameter("partition", "Partition", "Empty = all partitions.", default="", pattern="^[0-9]{0,10}$")
+OFFSET = text_parameter("offset", "Offset", "Empty = all offsets.", default="", pattern="^[0-9]{0,19}$")
 _UNTIL = "Only dead letters whose last failure is not later, such as 2026-11-21T08:15:00Z; empty = all times."
-UNTIL = _text("until", "Failed until", _UNTIL, default="", maxLength=40)
+UNTIL = text_parameter("until", "Failed until", _UNTIL, default="", maxLength=40)
 _NUMBER = "How many dead letters are dropped. If there are more or fewer of them by then, nothing is dropped."
 NUMBER = p.Parameter(
     "number", {"type": "integer", "title": "Number", "description": _NUMBER, "minimum": 1, "maximum": MAX_NUMBER}

@@ -76,13 +76,8 @@ class QuestionOperator(ClusterOperator, HITLOperator):
     operator_extra_links = (ClusterPageLink(),)
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(
-            subject="",
-            options=[WAIT, ISOLATE],
-            defaults=WAIT,
-            response_timeout=timedelta(seconds=ASK_AGAIN_S),
-            **kwargs,
-        )
+        form: dict[str, Any] = {"subject": "", "options": [WAIT, ISOLATE], "defaults": WAIT}
+        super().__init__(response_timeout=timedelta(seconds=ASK_AGAIN_S), **form, **kwargs)
 
     def execute(self, context: Context) -> Any:
         """Ask about the current problem. Skip if the problem has ended."""
@@ -103,13 +98,8 @@ class QuestionOperator(ClusterOperator, HITLOperator):
         topic, consumer, sentence = _held_up_now(c, context)
         self.subject = f"{topic} is held up by {consumer}"
         held = overview.at_stake(c, consumer)
-        self.body = BODY.format(
-            topic=topic,
-            cluster=c.paths.cluster,
-            consumer=consumer,
-            sentence=one_line(sentence),
-            takes=takes(held, directives.without_taker(c, consumer, held)),
-        )
+        taken, why = takes(held, directives.without_taker(c, consumer, held)), one_line(sentence)
+        self.body = BODY.format(topic=topic, cluster=c.paths.cluster, consumer=consumer, sentence=why, takes=taken)
 
     def _about_unowned(self, c: Coordinator, context: Context) -> None:
         topic = check_topic(context["params"]["topic"])
@@ -119,14 +109,10 @@ class QuestionOperator(ClusterOperator, HITLOperator):
             self._about_flapping(c, topic)
             return
         (report,) = transitions.preview(c, [topic])
-        self.subject = f"nobody reads {named(unowned)} of {topic}"
-        why = joined(f"{said}: {why}" for why, said in by_reason(unowned))
-        self.body = UNOWNED.format(
-            topic=topic,
-            cluster=c.paths.cluster,
-            partitions=named(unowned),
-            sentence=one_line(f"{report.reason}; {why}"),
-        )
+        partitions, why = named(unowned), joined(f"{said}: {why}" for why, said in by_reason(unowned))
+        self.subject = f"nobody reads {partitions} of {topic}"
+        sentence = one_line(f"{report.reason}; {why}")
+        self.body = UNOWNED.format(topic=topic, cluster=c.paths.cluster, partitions=partitions, sentence=sentence)
 
     def _about_audit(self, c: Coordinator, context: Context) -> None:
         topic = check_topic(context["params"]["topic"])

@@ -5,7 +5,7 @@ The database is that of a fleet's settings (`--set database=NAME`), so no form t
 
 from collections.abc import Iterator
 
-from coordinator_plugin.fleet_code import arguments_of, launch_of
+from coordinator_plugin.fleet_code import arguments_of, launch_of, text_parameter
 from coordinator_tasks.core.errors import Refused
 from coordinator_tasks.core.model import Actor, FieldChange
 from coordinator_tasks.core.text.partition_text import counted, cut, shown
@@ -16,16 +16,9 @@ from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import action_log
 from coordinator_tasks.settings import of_the_host
 
-PARTITIONER = p.Parameter(
-    "partitioner",
-    {
-        "type": "string",
-        "title": "Partitioner",
-        "description": "The producers' partitioner; empty = the one that has placed all present keys.",
-        "default": "",
-        "enum": ["", "murmur2", "consistent", "fnv1a"],
-    },
-)
+_TEXT = "The producers' partitioner; empty = the one that has placed all present keys."
+_KNOWN = ["", "murmur2", "consistent", "fnv1a"]
+PARTITIONER = text_parameter("partitioner", "Partitioner", _TEXT, default="", enum=_KNOWN)
 
 
 def _database(c: Coordinator, app: str) -> tuple[str, str]:

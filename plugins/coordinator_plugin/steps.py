@@ -54,10 +54,6 @@ def continuation(c: Coordinator, topics: Sequence[str]) -> LeftOver:
     for (topic, need), path, node in zip(due.items(), paths, c.zk.get_many(paths), strict=True):
         stands.append((topic, node.stat.version if node is not None else -1, str(need.outcome)))
         moving |= node is not None and codec.decode_state(path, node.data).state in (State.CLOSING, State.STARTING)
-    return LeftOver(
-        topics=tuple(due),
-        digest=hashlib.sha256(repr(stands).encode()).hexdigest()[:12],
-        now=writable or moving,
-        writable=writable,
-        pause_s=min((need.in_s for need in due.values() if need.in_s > 0), default=IDLE_PAUSE_S),
-    )
+    digest = hashlib.sha256(repr(stands).encode()).hexdigest()[:12]
+    pause_s = min((need.in_s for need in due.values() if need.in_s > 0), default=IDLE_PAUSE_S)
+    return LeftOver(tuple(due), digest, writable or moving, writable, pause_s)

@@ -202,17 +202,10 @@ class QuestionTrigger(HITLTrigger):
     @classmethod
     def of(cls, asks: Any, ti_id: Any, topic: str, consumer: str = "", digest: str = "") -> "QuestionTrigger":
         """Return the wait for the answer to an operator's question. It ends with the operator's `response_timeout`."""
-        return cls(
-            cluster=asks.cluster,
-            topic=topic,
-            consumer=consumer,
-            digest=digest,
-            ti_id=ti_id,
-            options=asks.options,
-            defaults=asks.defaults,
-            params=asks.serialized_params,
-            timeout_datetime=datetime.now(UTC) + asks.response_timeout,
-        )
+        until = datetime.now(UTC) + asks.response_timeout
+        form = {"options": asks.options, "defaults": asks.defaults, "params": asks.serialized_params}
+        about = {"cluster": asks.cluster, "topic": topic, "consumer": consumer, "digest": digest}
+        return cls(**about, ti_id=ti_id, timeout_datetime=until, **form)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         names = ("cluster", "topic", "consumer", "digest")

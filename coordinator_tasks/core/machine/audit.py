@@ -114,11 +114,7 @@ class _Runner:
 
 
 def traces(
-    view: TopicView,
-    world: World,
-    policy: Policy,
-    cluster: str,
-    subscribers: Collection[str] = (),
+    view: TopicView, world: World, policy: Policy, cluster: str, subscribers: Collection[str] = ()
 ) -> set[Trace]:
     """Return the traces of a topic in the present snapshot.
 

@@ -248,14 +248,9 @@ class Deciding:
         if same and not self._is_noted(planned):
             return self._restart() or self._plain_again()  # the plan would equal the present assignment
         left = [(c, self.state.targets.get(c, self.draft.incarnations.get(c, 0))) for c in due.left]
+        unasked, signal = churn.unasked(due.joined, left, self.world, self.policy), signal_of_plan(self.draft)
         written = self.write(
-            signal_of_plan(self.draft),
-            due.causes,
-            targets=counted,
-            planned=planned,
-            restarts={},
-            same_node=not moved,
-            unasked=churn.unasked(due.joined, left, self.world, self.policy),
+            signal, due.causes, targets=counted, planned=planned, restarts={}, same_node=not moved, unasked=unasked
         )
         return replace(written, may_wait=True)
 
@@ -459,17 +454,9 @@ class Deciding:
             plan=self.draft.kept,
             unasked=unasked,
         )
-        return Decision(
-            TopicOutcome.WRITTEN,
-            cause,
-            state,
-            written,
-            record,
-            self.relies_on,
-            explanation=self.draft.explanation,
-            ends_rollback=self.ended is not None,
-            pack_over=packing.pack_over(self.view, self.world, self.draft, self.policy),
-        )
+        over, ends = packing.pack_over(self.view, self.world, self.draft, self.policy), self.ended is not None
+        decision = Decision(TopicOutcome.WRITTEN, cause, state, written, record, self.relies_on)
+        return replace(decision, explanation=self.draft.explanation, ends_rollback=ends, pack_over=over)
 
 
 def _counts(draft: Draft) -> dict[str, int]:

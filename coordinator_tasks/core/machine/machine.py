@@ -209,12 +209,6 @@ def _recover(
     # generation, even an isolated consumer, never confirms that nothing runs, and cannot be readmitted.
     if not deciding.draft.in_flight() and deciding.state.state is State.INITIAL:
         return Decision(TopicOutcome.WAITING, f"{cause}; no live consumer is there to take partitions")
-    planned = "" if adopted else causes.digest(view, world, able)
-    return deciding.write(
-        signal_of_plan(deciding.draft),
-        (found.cause,),
-        targets=able,
-        planned=planned,
-        objectors=found.objectors,
-        unasked=adopted,
-    )
+    planned, signal = "" if adopted else causes.digest(view, world, able), signal_of_plan(deciding.draft)
+    because = (found.cause,)
+    return deciding.write(signal, because, targets=able, planned=planned, objectors=found.objectors, unasked=adopted)

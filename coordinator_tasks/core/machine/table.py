@@ -27,10 +27,7 @@ class Signal(StrEnum):
 
 
 TRANSITIONS: Mapping[State, Mapping[Signal, State]] = {
-    State.INITIAL: {
-        Signal.PLANNED_STARTS: State.STARTING,
-        Signal.PLANNED_CLOSES: State.CLOSING,
-    },
+    State.INITIAL: {Signal.PLANNED_STARTS: State.STARTING, Signal.PLANNED_CLOSES: State.CLOSING},
     State.STARTING: {
         Signal.ALL_STARTED: State.STABLE,
         Signal.OWNER_LOST: State.STARTING,

@@ -145,15 +145,8 @@ class World:
     together: Together | None = field(default=None, compare=False, repr=False)
 
     def life(self, consumer: str, incarnation: int) -> Life:
-        return Life(
-            consumer,
-            incarnation,
-            self.members.get(consumer),
-            self.claims.get(consumer),
-            self.directives.get(consumer),
-            self.answers.get(consumer),
-            self.now,
-        )
+        nodes = (self.members.get(consumer), self.claims.get(consumer), self.directives.get(consumer))
+        return Life(consumer, incarnation, *nodes, self.answers.get(consumer), self.now)
 
     def knows(self, consumer: str) -> bool:
         """Return whether ZooKeeper has a registration or a claim of this consumer, perhaps unreadable."""

@@ -56,11 +56,7 @@ def counted_moves(moves: Sequence[Move], ending: frozenset[str]) -> list[Move]:
 
 
 def why_over(
-    budget: Budget,
-    moves: Sequence[Move],
-    partitions: int,
-    pauses: Mapping[MoveKind, Prediction | None],
-    now: float,
+    budget: Budget, moves: Sequence[Move], partitions: int, pauses: Mapping[MoveKind, Prediction | None], now: float
 ) -> tuple[str, ...]:
     """Return, in sentences, how the plan exceeds the budget; empty if it does not.
 

@@ -69,11 +69,7 @@ class Grant:
 
 
 def grants(
-    accepted: TopicNode | None,
-    consumer: str,
-    incarnation: int,
-    releases: Mapping[int, Release],
-    isolated: bool,
+    accepted: TopicNode | None, consumer: str, incarnation: int, releases: Mapping[int, Release], isolated: bool
 ) -> dict[int, Grant]:
     """Return what this incarnation may run now. `releases`: partition → last release, for partitions to take over."""
     node, found = _of_ours(accepted, consumer, incarnation, isolated), dict[int, Grant]()

@@ -58,29 +58,20 @@ def check(evidence: Evidence) -> DemoVerdict:
     clean, by_kill, unbounded = repeated(evidence.rows, held, evidence.killed)
     broken = disordered(evidence.rows, held)
     consumed = {(row.partition, row.offset) for row in evidence.rows}
+    again, places = counted(len(by_kill), "record"), counted(len(broken), "place")
     checks = (
         _tasks_check(evidence.records, evidence.tasks),
         DemoCheck("no loop process lived", counted(len(evidence.loops), "coordinator loop"), evidence.loops),
-        DemoCheck(
-            "nothing is lost", f"{len(evidence.produced)} produced, {len(lost)} of them not in the sink", _some(lost)
-        ),
+        _check("nothing is lost", f"{len(evidence.produced)} produced, {len(lost)} of them not in the sink", lost),
         _invented_check(evidence.produced, evidence.rows),
-        DemoCheck(
+        _check(
             "every record was processed by its owner",
-            counted(len(unowned), "row") + " without the right to it",
-            _some(unowned),
+            f"{counted(len(unowned), 'row')} without the right to it",
+            unowned,
         ),
-        DemoCheck("nothing was repeated by a clean move", counted(len(clean), "repeated record"), _some(clean)),
-        DemoCheck(
-            "a crash repeats at most one batch of a partition",
-            f"{counted(len(by_kill), 'record')} repeated after the kill",
-            _some(unbounded),
-        ),
-        DemoCheck(
-            "no partition went back or skipped a range",
-            counted(len(broken), "place") + " where offsets go back or skip some",
-            _some(broken),
-        ),
+        _check("nothing was repeated by a clean move", counted(len(clean), "repeated record"), clean),
+        _check("a crash repeats at most one batch of a partition", f"{again} repeated after the kill", unbounded),
+        _check("no partition went back or skipped a range", f"{places} where offsets go back or skip some", broken),
         _moves_check(evidence.events, evidence.records, held, evidence.partitions),
         _clean_leave_check(evidence.events, held),
         _balance_check(evidence.counts),
@@ -197,7 +188,7 @@ def _breaks(run: Sequence[Row]) -> Iterator[str]:
 def _invented_check(produced: Sequence[Produced], rows: Sequence[Row]) -> DemoCheck:
     real = {(one.partition, one.offset): one.sequence for one in produced}
     wrong = [_shown(row) for row in rows if real.get((row.partition, row.offset)) != row.sequence]
-    return DemoCheck("every row is a produced record", counted(len(wrong), "row") + " of another content", _some(wrong))
+    return _check("every row is a produced record", counted(len(wrong), "row") + " of another content", wrong)
 
 
 def _tasks_check(records: Sequence[Record], tasks: Sequence[TaskRun]) -> DemoCheck:
@@ -217,9 +208,7 @@ def _tasks_check(records: Sequence[Record], tasks: Sequence[TaskRun]) -> DemoChe
             users.setdefault(key, record)
     if not records:
         wrong.append("there is no transition at all")
-    return DemoCheck(
-        "every transition ran in its own successful Airflow task", counted(len(records), "transition"), _some(wrong)
-    )
+    return _check("every transition ran in its own successful Airflow task", counted(len(records), "transition"), wrong)
 
 
 def _changes_something(record: Record) -> bool:
@@ -259,7 +248,7 @@ def _moves_check(
         if not fits:
             found = f"{sorted(moves)} to {', '.join(sorted(takers)) or 'nobody'}"
             wrong.append(f"the {event.kind} of {event.consumer} moved {found}, expected {expected}")
-    return DemoCheck("each change moved exactly what it had to", "moved: " + ", ".join(said), _some(wrong))
+    return _check("each change moved exactly what it had to", "moved: " + ", ".join(said), wrong)
 
 
 def _unasked(events: Sequence[MembershipEvent], records: Sequence[Record]) -> list[str]:
@@ -284,7 +273,7 @@ def _clean_leave_check(events: Sequence[MembershipEvent], held: Sequence[Holding
             for h in held
             if h.consumer == event.consumer and h.end in (End.LOST, End.OPEN)
         )
-    return DemoCheck("the drained consumer left cleanly", counted(len(drained), "drain"), _some(wrong))
+    return _check("the drained consumer left cleanly", counted(len(drained), "drain"), wrong)
 
 
 def _balance_check(counts: Sequence[Mapping[str, int]]) -> DemoCheck:
@@ -298,7 +287,7 @@ def _balance_check(counts: Sequence[Mapping[str, int]]) -> DemoCheck:
     if not counts:
         wrong.append("Stable was never seen")
     said = "partitions of each consumer: " + ", then ".join(shown)
-    return DemoCheck("both topics are shared as one, to within one partition", said, _some(wrong))
+    return _check("both topics are shared as one, to within one partition", said, wrong)
 
 
 def _grant(of: Holding | Row) -> tuple[int, str, int, int]:
@@ -314,6 +303,6 @@ def _shown(row: Row) -> str:
     return f"partition {row.partition} offset {row.offset} by {who}"
 
 
-def _some(problems: Sequence[str]) -> tuple[str, ...]:
+def _check(name: str, found: str, problems: Sequence[str]) -> DemoCheck:
     rest = len(problems) - SHOWN
-    return (*problems[:SHOWN], *([f"and {rest} more"] if rest > 0 else []))
+    return DemoCheck(name, found, (*problems[:SHOWN], *([f"and {rest} more"] if rest > 0 else [])))

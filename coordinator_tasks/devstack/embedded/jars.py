@@ -56,16 +56,8 @@ HARMLESS_CLASS = "org.apache.zookeeper.version.VersionInfoMain"
 
 # The jars, of Spark's 250, that a ZooKeeper server needs. With fewer jars the server starts faster.
 ZOOKEEPER_JARS = (
-    "zookeeper-*.jar",
-    "netty-*.jar",
-    "slf4j-api-*.jar",
-    "log4j-api-*.jar",
-    "log4j-core-*.jar",
-    "log4j-slf4j2-impl-*.jar",
-    "metrics-core-*.jar",
-    "snappy-java-*.jar",
-    "commons-io-*.jar",
-    "commons-cli-*.jar",
+    *("zookeeper-*.jar", "netty-*.jar", "metrics-core-*.jar", "snappy-java-*.jar", "commons-io-*.jar"),
+    *("commons-cli-*.jar", "slf4j-api-*.jar", "log4j-api-*.jar", "log4j-core-*.jar", "log4j-slf4j2-impl-*.jar"),
 )
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import psutil
 
@@ -102,17 +102,9 @@ def run_to_end(
     cwd: Path | None = None,
 ) -> None:
     """Run a command. If it fails, raise ProcessFailed with the sentence ``failure``, the reason and the ``advice``."""
+    text: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace"}
     try:
-        subprocess.run(
-            command,
-            check=True,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout_s,
-            env=environment,
-            cwd=cwd,
-        )
+        subprocess.run(command, check=True, timeout=timeout_s, env=environment, cwd=cwd, **text)
     except subprocess.TimeoutExpired as error:
         raise ProcessFailed(f"{failure} within {timeout_s:g} s: the machine is too busy; start again") from error
     except subprocess.CalledProcessError as error:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from fastapi import Request
@@ -81,19 +81,7 @@ def audit_data(cluster: str, topic: str, found: Audited) -> dict[str, Any]:
         "between": found.audit.between_s,
         "counts": found.audit.counts,
         "alarms": len(found.audit.alarms),
-        "findings": [
-            {
-                "code": str(one.code),
-                "kind": FindingKind(one.code).word,
-                "topic": one.topic,
-                "partitions": list(one.partitions),
-                "who": one.who,
-                "says": one.says,
-                "mend": one.mend,
-                "alarm": one.alarm,
-            }
-            for one in found.findings
-        ],
+        "findings": [{**asdict(one), "kind": FindingKind(one.code).word} for one in found.findings],
         "committers": [
             {
                 "topic": one.topic,

@@ -27,13 +27,9 @@ def task_spans(dag_id: str, actors: Collection[Actor]) -> tuple[TaskSpan, ...]:
     )
     with create_session() as session:
         rows = session.execute(asked).all()
-    return tuple(
-        TaskSpan(
-            Actor("airflow", "", dag_id, run, task, attempt),
-            begin.timestamp(),
-            end.timestamp() if end else 0.0,
-            str(state or ""),
-        )
-        for run, task, attempt, state, begin, end in rows
-        if begin is not None
-    )
+    spans = []
+    for run, task, attempt, state, begin, end in rows:
+        if begin is not None:
+            actor, end_at = Actor("airflow", "", dag_id, run, task, attempt), end.timestamp() if end else 0.0
+            spans.append(TaskSpan(actor, begin.timestamp(), end_at, str(state or "")))
+    return tuple(spans)

@@ -186,17 +186,12 @@ def _bands(tasks: Iterable[TaskSpan], axis: _Axis, now: float) -> tuple[Lane, ..
             lanes.setdefault((one.actor.run, one.actor.task), []).append(one)
     found = []
     for (_, task), spans in list(lanes.items())[:MOST_LANES]:
-        parts = tuple(
-            _part(
-                "task",
-                axis,
-                max(axis.begin_at, one.begin_at),
-                one.end_at or now,
-                f"{task}, {one.state or 'no state'}: {words.duration((one.end_at or now) - one.begin_at)}",
-            )
-            for one in spans
-        )
-        found.append(Lane(_short(task), parts, (), words.task_path(spans[0].actor)))
+        parts = []
+        for one in spans:
+            end_at = one.end_at or now
+            text = f"{task}, {one.state or 'no state'}: {words.duration(end_at - one.begin_at)}"
+            parts.append(_part("task", axis, max(axis.begin_at, one.begin_at), end_at, text))
+        found.append(Lane(_short(task), tuple(parts), (), words.task_path(spans[0].actor)))
     return tuple(found)
 
 

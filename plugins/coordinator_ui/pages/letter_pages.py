@@ -32,18 +32,9 @@ async def letters(
     async def read() -> dict[str, Any]:
         return {"found": await reader.every(cluster, topic)}
 
-    return await answered(
-        request,
-        "letters.html",
-        read,
-        cluster=cluster,
-        clusters=readable,
-        topic=topic,
-        time_text=time_text,
-        most_topics=MOST_TOPICS,
-        most_letters=MOST_LETTERS,
-        live=True,
-    )
+    limits: dict[str, Any] = {"time_text": time_text, "most_topics": MOST_TOPICS, "most_letters": MOST_LETTERS}
+    values: dict[str, Any] = {"cluster": cluster, "clusters": readable, "topic": topic, "live": True, **limits}
+    return await answered(request, "letters.html", read, **values)
 
 
 @router.get("/clusters/{cluster}/dead-letters/{database}/{topic}/{partition}/{offset}")

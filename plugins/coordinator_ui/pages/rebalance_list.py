@@ -34,13 +34,9 @@ class PageRequest:
 
     async def page(self, order: RowOrder[T, P], read: Callable[[Coordinator, int, P | None], ListPage[T]]) -> Listed[T]:
         """Return the page; see `paging`. `read`: coordinator, limit and place → the page of one cluster."""
+        reader, limit = self.request.app.state.reader, self.limit
         return await paging.listed(
-            self.request.app.state.reader,
-            self.clusters,
-            order,
-            lambda place, c: read(c, self.limit, place),
-            self.limit,
-            self.rest,
+            reader, self.clusters, order, lambda place, c: read(c, limit, place), limit, self.rest
         )
 
 

@@ -95,14 +95,8 @@ def script(name: str) -> Response:
 @cache
 def environment() -> Environment:
     """Return the templates' environment. It escapes texts, because names and reasons come from consumers and people."""
-    made = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        finalize=isolated,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    options: dict[str, Any] = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    made = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, finalize=isolated, **options)
     made.filters |= {one.__name__: one for one in FILTERS} | {
         "as_is": escape,
         "explained": lambda kind: HOW[kind][1],

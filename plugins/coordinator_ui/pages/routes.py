@@ -429,19 +429,11 @@ def _action_page(
 ) -> HTMLResponse:
     action = FORMS[action_of_dag(dag_id) or ""]
     query = query_of(action.name, result.conf) if cluster else ""
-    return page(
-        request,
-        "action.html",
-        dag_id=dag_id,
-        shown=named_here(action.words),
-        run_id=run_id,
-        action=action,
-        task=Actor("airflow", dag=dag_id, run=run_id, task=action.name),
-        cluster=cluster or "",
-        query=query,
-        result=result if cluster else replace(result, lines=()),
-        live=not result.over,
-    )
+    task = Actor("airflow", dag=dag_id, run=run_id, task=action.name)
+    shown = result if cluster else replace(result, lines=())
+    names: dict[str, Any] = {"dag_id": dag_id, "shown": named_here(action.words), "run_id": run_id, "action": action}
+    values: dict[str, Any] = {**names, "task": task, "query": query, "result": shown, "live": not result.over}
+    return page(request, "action.html", cluster=cluster or "", **values)
 
 
 async def _read(request: Request, cluster: ReadableCluster, read: Callable[[Coordinator], T]) -> T:
