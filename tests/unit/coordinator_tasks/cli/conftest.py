@@ -10,6 +10,9 @@ from coordinator_tasks.cli import main
 from coordinator_tasks.service.coordinator import Coordinator
 from tests.world.shop import Shop, open_shop
 
+Run = Callable[..., tuple[int, str, str]]
+"""Runs a command; returns exit code, output and errors."""
+
 
 class HasCoordinator(Protocol):
     @property
@@ -22,14 +25,11 @@ def shop() -> Shop:
 
 
 @pytest.fixture
-def run(shop: HasCoordinator, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Runs a command in the shop; returns exit code, output and errors."""
+def run(shop: HasCoordinator, capsys: pytest.CaptureFixture[str]) -> Run:
     return command_of(shop, capsys)
 
 
-def command_of(site: HasCoordinator, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """A function for a command with the coordinator of a site; returns exit code, output and errors."""
-
+def command_of(site: HasCoordinator, capsys: pytest.CaptureFixture[str]) -> Run:
     def command(*arguments: str) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as ended:
             main(arguments, lambda: nullcontext(site.coordinator))

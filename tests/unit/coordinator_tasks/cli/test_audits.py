@@ -1,16 +1,13 @@
 """The command `audit`: what a person and a program read, and its exit codes."""
 
 import json
-from collections.abc import Callable
 
 import pytest
 
 from coordinator_tasks.core.machine import audit as rules
-from tests.unit.coordinator_tasks.cli.conftest import command_of
+from tests.unit.coordinator_tasks.cli.conftest import Run, command_of
 from tests.world.shop import Shop
 from tests.world.site import Site
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 def commit_all(shop: Shop) -> None:

@@ -15,7 +15,6 @@ from coordinator_tasks.cli.base import user
 from coordinator_tasks.core.codecs.member_codec import encode_claim, encode_directive, encode_fleet
 from coordinator_tasks.core.machine.unread import NO_OWNER
 from coordinator_tasks.core.model import (
-    Answer,
     Condition,
     ConsumerStatus,
     Directive,
@@ -24,7 +23,6 @@ from coordinator_tasks.core.model import (
     Fleet,
     IdClaim,
     Isolation,
-    Member,
     Silence,
     StartRule,
     StateSize,
@@ -37,9 +35,8 @@ from coordinator_tasks.service.nodes.fleet import record_end
 from coordinator_tasks.service.plan import transitions
 from coordinator_tasks.service.plan.transitions import TopicReport
 from coordinator_tasks.service.run import loop
+from tests.unit.coordinator_tasks.cli.conftest import Run
 from tests.world.site import Site
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -63,13 +60,7 @@ def stable(run: Run, site: Site, *consumers: str) -> None:
 def says(site: Site, consumer: str, change: Callable[[ConsumerStatus], ConsumerStatus]) -> None:
     """Change the consumer's answers from now on."""
     answer = site.processes[consumer].answer
-
-    def answered(member: Member) -> Answer:
-        said = answer(member)
-        assert isinstance(said, ConsumerStatus)
-        return change(said)
-
-    site.statuses.answers[consumer] = answered
+    site.statuses.answers[consumer] = lambda member: change(answer(member))
 
 
 def the_json(answer: tuple[int, str, str]) -> Any:

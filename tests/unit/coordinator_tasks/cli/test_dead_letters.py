@@ -1,7 +1,6 @@
 """The commands `dead-letters`: what a person and a program read, and what is dropped."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,8 +8,7 @@ import pytest
 from spark_apps.dead_letters import table
 from spark_apps.delivery.database import Database
 from tests.letters_bench import letter
-
-Run = Callable[..., tuple[int, str, str]]
+from tests.unit.coordinator_tasks.cli.conftest import Run
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Numbers, partitions and pairs that a command cannot take: one line that says why."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,9 +7,9 @@ import pytest
 from coordinator_tasks.core.model import Fleet
 from coordinator_tasks.service.nodes import history
 from coordinator_tasks.service.nodes.fleet import set_fleet
+from tests.unit.coordinator_tasks.cli.conftest import Run
 from tests.world.shop import Shop
 
-Run = Callable[..., tuple[int, str, str]]
 UPGRADE = ("upgrade", "billing", "v2", "--code", "v2")
 ISOLATE = ("isolate", "a", "--why", "x", "--yes", "--for-s")
 RESET = ("offsets", "reset", "--execute", "--topic")

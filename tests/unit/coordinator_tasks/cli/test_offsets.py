@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,9 @@ from coordinator_tasks.service.nodes.topics import add_topic
 from coordinator_tasks.service.offsets import positions
 from coordinator_tasks.service.plan import transitions
 from tests.fakes.cluster import PERSON
+from tests.unit.coordinator_tasks.cli.conftest import Run
 from tests.world.shop import Shop
 from tests.world.site import stable_site
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 def test_describe_has_the_columns_of_kafkas_tool_in_its_order(run: Run) -> None:

@@ -17,9 +17,9 @@ from coordinator_tasks.cli import main
 from coordinator_tasks.cli.progress import ProgressLine
 from coordinator_tasks.service.nodes import directives
 from coordinator_tasks.service.nodes.topics import configuration
+from tests.unit.coordinator_tasks.cli.conftest import Run
 from tests.world.shop import Shop
 
-Run = Callable[..., tuple[int, str, str]]
 LISTS = {
     "topics": (),
     "status": (),

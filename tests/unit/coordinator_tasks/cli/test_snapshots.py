@@ -4,16 +4,14 @@ import errno
 import io
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from coordinator_tasks.cli.base import user
 from coordinator_tasks.service.nodes.history import rebalances
+from tests.unit.coordinator_tasks.cli.conftest import Run
 from tests.world.site import Site, stable_site
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The whole state in a file, at a terminal: texts, JSON and exit codes."""
 
 import json
-from collections.abc import Callable
 from fcntl import LOCK_EX, flock
 from pathlib import Path
 
@@ -11,10 +10,8 @@ from coordinator_tasks.cli.base import user
 from coordinator_tasks.core.model import Ending
 from coordinator_tasks.core.ports import Delete
 from coordinator_tasks.service.nodes.action_log import asked
-from tests.unit.coordinator_tasks.cli.conftest import command_of
+from tests.unit.coordinator_tasks.cli.conftest import Run, command_of
 from tests.world.site import Site, stable_site
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
