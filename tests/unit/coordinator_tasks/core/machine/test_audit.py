@@ -40,7 +40,6 @@ def audited(first: Scene, second: Scene | None = None, subscribers: tuple[str, .
 
 def committing(scene: Scene) -> Scene:
     """Every owner's commit is in Kafka."""
-    assert scene.node is not None
     node = scene.node
     scene.committed = {
         p: Committed(10, Token(node.since[p], node.incarnations[owner], node.generation), owner, CLUSTER, "id-1")
@@ -91,10 +90,8 @@ def test_an_old_token_that_the_owner_alone_met_is_found(scene: Scene, epoch: int
 
 
 def test_a_disbelieved_consumer_is_detected_for_any_false_epoch(scene: Scene) -> None:
-    assert scene.node is not None
     (taken, *_) = scene.owned["a"]
     later = committing(stable("a", "b"))
-    assert later.node is not None
     for one, epoch in ((scene, 1), (later, 2)):
         one.joins("liar").acts("liar", runs=())
         one.says("liar", running=running({taken: epoch}, generation=one.node.generation))
@@ -174,7 +171,6 @@ def test_partitions_without_an_owner_are_found_and_those_in_flight_are_not(scene
     assert (one.code, one.partitions) == ("KPC-081", (2,))
     assert one.says.startswith("partition 2 of orders: no owner; start a consumer")
     assert "what its owner" not in one.mend, "there is none"
-    assert scene.state is not None
     scene.state = replace(scene.state, to_start={"a": (2,)})
     assert [one for one in audited(scene) if one.who == ""] == []
 

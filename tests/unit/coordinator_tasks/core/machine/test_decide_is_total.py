@@ -150,9 +150,7 @@ def views(draw: st.DrawFn) -> TopicView:
 
 
 def check(before: TopicView, decision: Decision) -> None:
-    assert decision.state is not None
     node = decision.node or before.node
-    assert node is not None
     assert invariants.of_topic(node, decision.state) == []
     if before.node is not None and decision.node is not None:
         assert of_step(before.node, decision.node) == []

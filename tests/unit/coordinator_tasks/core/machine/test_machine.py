@@ -113,7 +113,7 @@ def test_a_starting_consumer_that_is_lost_is_replaced_at_once(lose: Callable[[Sc
 
 def test_a_join_moves_the_fewest_partitions_each_by_a_hand_off() -> None:
     scene = stable("a", "b", partitions=12)
-    before = dict(scene.node.assignments) if scene.node is not None else {}
+    before = dict(scene.node.assignments)
     decision = scene.joins("c").step()
     assert kinds(decision) == {MoveKind.HANDOFF}
     assert len(scene.node.handoff) == 4
@@ -333,13 +333,13 @@ def test_frozen_means_no_plan_for_joins_but_owners_for_what_has_none() -> None:
     scene = ab()
     scene.config = replace(scene.config, frozen=True)
     scene.settles()
-    before = dict(scene.node.assignments) if scene.node is not None else {}
+    before = dict(scene.node.assignments)
     scene.joins("c")
     assert scene.decide().outcome is TopicOutcome.UNCHANGED
     scene.dies("b").settles()
     assert sum(scene.counts().values()) == 4
     assert "b" not in scene.counts()
-    assert all(c == "a" for p, c in before.items() if c == "a" and scene.node is not None)
+    assert all(scene.node.assignments[p] == "a" for p, c in before.items() if c == "a")
     scene.config = replace(scene.config, frozen=False)
     scene.settles()
     assert scene.counts() == {"a": 2, "c": 2}
@@ -471,7 +471,6 @@ def test_after_enough_restarts_a_person_is_asked() -> None:
     scene.acts("b", runs=[])
     decision = scene.decide()
     assert decision.outcome is TopicOutcome.HELD
-    assert decision.blockers is not None
     assert list(decision.blockers) == ["b"]
     assert "3 times" in decision.reason
 

@@ -67,7 +67,6 @@ def test_after_a_loss_every_registered_consumer_is_waited_for_and_named() -> Non
     scene = lost(stable("a", "b")).is_silent("b")
     decision = scene.decide()
     assert decision.outcome is TopicOutcome.WAITING
-    assert decision.blockers is not None
     assert list(decision.blockers) == ["b"]
     assert "b is registered but does not answer" in decision.reason
 
@@ -168,7 +167,6 @@ def test_what_runs_nowhere_begins_a_new_holding_even_if_its_former_epoch_is_unkn
 
 def test_an_owner_under_a_newer_holding_than_the_stored_one_shows_a_restore() -> None:
     scene = stable("a", "b").joins("c").settles()
-    assert scene.node is not None
     partition = scene.owned["b"][0]
     scene.node = replace(scene.node, since={**scene.node.since, partition: scene.node.since[partition] - 1})
     decision = scene.decide()
