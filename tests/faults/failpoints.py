@@ -12,11 +12,13 @@ import signal
 import string
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -28,6 +30,7 @@ from spark_apps.agent.interface import status_server
 PRODUCTION = ("/coordinator_tasks/", "/spark_apps/")
 PHASE = "phase"
 PHASES = ("initial", "join", "leave", "pause", "reset", "resume", "remove", "add", "grow")
+HELD, GO, HOLD_LOOK_S = "held", "go", 0.003
 WHOLE = ";"
 """Ends each line of a trace."""
 WRITES = frozenset({"ZooKeeper.transact"})
@@ -88,13 +91,24 @@ class Kill:
         return f"{self.when} call {self.nth} of {self.point}"
 
 
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Stand still before the first call of a point of this pattern."""
+
+    pattern: str
+
+
 @dataclass
 class Failpoints:
-    """What one process notes, and where it dies. `folder` is the case's: phase, trace, and which kills have happened."""
+    """What one process notes, and where it dies. `folder` is the case's: phase, trace, and which kills have happened.
+
+    `hold`: where one of its threads stands still, once, from the file `held` on until there is one of the name `go`.
+    """
 
     role: str
     folder: Path
     kills: tuple[Kill, ...] = ()
+    hold: Hold | None = None
     task: str = ""
     _calls: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -105,12 +119,13 @@ class Failpoints:
 
     @contextmanager
     def around(self, operation: str, step: str = "") -> Iterator[None]:
-        """The operation, with a possible death on either side."""
+        """The operation, with a possible halt before, and a possible death on either side."""
         point = self._point(operation, step or _caller())
         with self._lock:
             self._calls[point] += 1
             number = self._calls[point]
             os.write(self._trace, f"\n{point}{WHOLE}".encode())
+        self._stand(point)
         self._die(point, number, When.BEFORE)
         try:
             yield
@@ -132,6 +147,14 @@ class Failpoints:
         if self.task and operation not in WRITES:
             parts.remove(phase)  # the coordinator reads the same in each of its steps, whatever the step is for
         return "/".join(part for part in parts if part)
+
+    def _stand(self, point: str) -> None:
+        if self.hold is None or not fnmatchcase(point, self.hold.pattern):
+            return
+        with suppress(FileExistsError):  # it has stood there already
+            os.close(os.open(self.folder / HELD, os.O_CREAT | os.O_EXCL))
+            while not (self.folder / GO).exists():
+                time.sleep(HOLD_LOOK_S)
 
     def _die(self, point: str, number: int, when: When) -> None:
         for index, kill in enumerate(self.kills):

@@ -22,6 +22,7 @@ from coordinator_tasks.core.errors import LookAgain, Unavailable
 from coordinator_tasks.core.machine.decision import TopicOutcome
 from coordinator_tasks.core.model import Actor, State
 from coordinator_tasks.devstack.demo.evidence import Row
+from coordinator_tasks.devstack.embedded.ports import HOST
 from coordinator_tasks.service.coordinator import Coordinator
 from coordinator_tasks.service.nodes import directives, topics
 from coordinator_tasks.service.plan import transitions
@@ -31,7 +32,8 @@ from spark_apps.agent.process.agent import AgentTiming
 from spark_apps.agent.process.consumer_process import ConsumerSettings
 from spark_apps.agent.settings import Timing
 from spark_apps.plain import PlainConsumer, Record
-from tests.faults.failpoints import Failpoints, Kill, wrap_production
+from tests.faults.failpoints import Failpoints, Hold, Kill, wrap_production
+from tests.faults.netns import Host
 
 COORDINATOR = "coordinator"
 LOOK_S = 0.05
@@ -58,8 +60,9 @@ log = logging.getLogger(__name__)
 class Life:
     """One start of a process: its role, the folder of its case, and the place of its death.
 
-    `blind`: a consumer that never looks at the committed entries once it has begun. `adds`: a coordinator that adds the
-    topic itself. `wish`: what a person asks for.
+    `blind`: a consumer that never looks at the committed entries once it has begun. `host`: where it runs, None = beside
+    the servers. `hold`: where it stands still. `adds`: a coordinator that adds the topic itself. `wish`: what a person asks
+    for.
     """
 
     role: str
@@ -69,6 +72,8 @@ class Life:
     folder: Path
     kills: tuple[Kill, ...] = ()
     blind: bool = False
+    host: Host | None = None
+    hold: Hold | None = None
     adds: bool = True
     wish: str = ""
     chores_s: float = CHORES_S
@@ -94,14 +99,21 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def begin(life: Life) -> Failpoints:
-    """What every process of a case does first; what is worth telling goes to the folder of the case."""
+def end_with_parent(life: Life) -> None:
+    """Nobody outlives the test; what is worth telling goes to the case's folder."""
     die_with_parent()
+    if life.host is not None:
+        life.host.enter()
     form = "%(asctime)s %(levelname)s %(name)s %(message)s"
     logging.basicConfig(filename=life.folder / f"log-{life.role}", level=logging.WARNING, format=form, force=True)
     httpx.create_ssl_context = lambda **_: NO_TLS  # type: ignore[assignment]
     faulthandler.register(signal.SIGUSR1, (life.folder / f"stack-{life.role}").open("w"), all_threads=False)
-    points = Failpoints(life.role, life.folder, life.kills)
+
+
+def begin(life: Life) -> Failpoints:
+    """What every process of a case does first."""
+    end_with_parent(life)
+    points = Failpoints(life.role, life.folder, life.kills, life.hold)
     wrap_production(points)
     return points
 
@@ -112,6 +124,7 @@ def consume(life: Life) -> None:
     settings = ConsumerSettings(
         life.settings,
         life.role,
+        host=life.host.address if life.host is not None else HOST,
         run_folder=str(life.folder / life.role),
         timing=replace(life.timing, look_s=NEVER_S, fresh_s=NEVER_S) if life.blind else life.timing,
         agent_timing=life.agent_timing,
