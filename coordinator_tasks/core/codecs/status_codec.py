@@ -188,11 +188,17 @@ def _of_quick(quick: QuickStatus) -> ConsumerStatus:
 
 def _topic_of(quick: QuickTopic) -> TopicStatus:
     token_of = cache(lambda token: Token(token.epoch, token.incarnation, token.generation))
-    held, last_batch = dict(sorted(quick.held.items())), dict(sorted(quick.last_batch.items()))
-    running = {partition: _running_of(quick.running[partition], token_of) for partition in sorted(quick.running)}
-    said = (quick.query_alive, _sentences(quick.reports), last_batch)
-    retried = (_read(_STALLS, quick.stalls), _read(_FAILURES, quick.failures))
-    return TopicStatus(quick.generation, quick.acted_epoch, held, running, *said, *retried)
+    return TopicStatus(
+        quick.generation,
+        quick.acted_epoch,
+        dict(sorted(quick.held.items())),
+        {partition: _running_of(quick.running[partition], token_of) for partition in sorted(quick.running)},
+        quick.query_alive,
+        _sentences(quick.reports),
+        dict(sorted(quick.last_batch.items())),
+        _read(_STALLS, quick.stalls),
+        _read(_FAILURES, quick.failures),
+    )
 
 
 def _read(kind: FieldKind, value: object) -> Any:
@@ -207,8 +213,18 @@ def _running_of(quick: QuickRunning, token_of: Callable[[QuickToken], Token]) ->
     if quick.overwritten is not None:
         overwritten = _read(_OVERWRITTEN_FIELD, quick.overwritten)
     state = None if quick.state is None else _read(_STATE_FIELD, quick.state)
-    begun = (quick.position, token_of(quick.token), quick.started, quick.closing)
-    return RunningPartition(*begun, quick.lag, quick.rate, quick.record_bytes, taken, overwritten, state)
+    return RunningPartition(
+        quick.position,
+        token_of(quick.token),
+        quick.started,
+        quick.closing,
+        quick.lag,
+        quick.rate,
+        quick.record_bytes,
+        taken,
+        overwritten,
+        state,
+    )
 
 
 def encode_metadata(committed: Committed) -> str:

@@ -248,9 +248,14 @@ class Deciding:
         if same and not self._is_noted(planned):
             return self._restart() or self._plain_again()  # the plan would equal the present assignment
         left = [(c, self.state.targets.get(c, self.draft.incarnations.get(c, 0))) for c in due.left]
-        unasked, signal = churn.unasked(due.joined, left, self.world, self.policy), signal_of_plan(self.draft)
         written = self.write(
-            signal, due.causes, targets=counted, planned=planned, restarts={}, same_node=not moved, unasked=unasked
+            signal_of_plan(self.draft),
+            due.causes,
+            targets=counted,
+            planned=planned,
+            restarts={},
+            same_node=not moved,
+            unasked=churn.unasked(due.joined, left, self.world, self.policy),
         )
         return replace(written, may_wait=True)
 
@@ -454,9 +459,17 @@ class Deciding:
             plan=self.draft.kept,
             unasked=unasked,
         )
-        over, ends = packing.pack_over(self.view, self.world, self.draft, self.policy), self.ended is not None
-        decision = Decision(TopicOutcome.WRITTEN, cause, state, written, record, self.relies_on)
-        return replace(decision, explanation=self.draft.explanation, ends_rollback=ends, pack_over=over)
+        return Decision(
+            TopicOutcome.WRITTEN,
+            cause,
+            state,
+            written,
+            record,
+            self.relies_on,
+            explanation=self.draft.explanation,
+            ends_rollback=self.ended is not None,
+            pack_over=packing.pack_over(self.view, self.world, self.draft, self.policy),
+        )
 
 
 def _counts(draft: Draft) -> dict[str, int]:

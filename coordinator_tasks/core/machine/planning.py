@@ -112,11 +112,18 @@ class Planning:
             view.topic, measure, view.partitions, owned, world.answers, world.totals, world.loads, paused=paused
         )
         on_its_side = kept(config.split, owned)
-        members, carried = {c: world.members[c] for c in able}, {c: weights.carried.get(c, 0.0) for c in able}
-        stays = {p: c for p, c in (on_its_side | dict(fixed)).items() if p in listed}
-        racks = view.description.racks if view.description is not None else {}
-        loads = (world.loads, config.parameters, weights.partitions, carried)
-        problem = Problem(view.topic, view.partitions, members, owned, stays, *loads, racks)
+        problem = Problem(
+            view.topic,
+            view.partitions,
+            {c: world.members[c] for c in able},
+            owned,
+            {p: c for p, c in (on_its_side | dict(fixed)).items() if p in listed},
+            world.loads,
+            config.parameters,
+            weights.partitions,
+            {c: weights.carried.get(c, 0.0) for c in able},
+            view.description.racks if view.description is not None else {},
+        )
         parts = sides(config.split, view.partitions, able)
         of_sides = tuple(_of_side(problem, frozenset(partitions), members) for partitions, members in parts)
         return PlanQuestion(config.strategy, strategy, problem, of_sides, frozenset(on_its_side.keys() - fixed.keys()))
@@ -129,11 +136,21 @@ class Planning:
             shared = SharedAnswer(question, question.answered())
         question, strategy = shared.question, shared.question.strategy
         lost = set(holders.values()) - self.able.keys() & self.world.members.keys()
-        barred = {c: why for c in lost if (why := why_flaps(c, self.world, self.policy))}
-        explainer = strategy.explainer if isinstance(strategy, Explaining) else None
-        solved = (question.name, question.problem, shared.answer, holders, self._pins, explainer)
-        of_others = (shared.before, shared.after, shared.inputs)
-        return SolvedProblem(*solved, self._backs, self.view.config.split, question.kept, barred, *of_others)
+        return SolvedProblem(
+            question.name,
+            question.problem,
+            shared.answer,
+            holders,
+            self._pins,
+            strategy.explainer if isinstance(strategy, Explaining) else None,
+            self._backs,
+            self.view.config.split,
+            question.kept,
+            {c: why for c in lost if (why := why_flaps(c, self.world, self.policy))},
+            shared.before,
+            shared.after,
+            shared.inputs,
+        )
 
     def _explain(self, asked: SolvedProblem, limit_bytes: int, only: Collection[int] | None = None) -> None:
         """Keep the strategy's reasons for its moves, at most `limit_bytes`. `only`: for these partitions alone."""

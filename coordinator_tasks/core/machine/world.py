@@ -145,8 +145,15 @@ class World:
     together: Together | None = field(default=None, compare=False, repr=False)
 
     def life(self, consumer: str, incarnation: int) -> Life:
-        nodes = (self.members.get(consumer), self.claims.get(consumer), self.directives.get(consumer))
-        return Life(consumer, incarnation, *nodes, self.answers.get(consumer), self.now)
+        return Life(
+            consumer,
+            incarnation,
+            self.members.get(consumer),
+            self.claims.get(consumer),
+            self.directives.get(consumer),
+            self.answers.get(consumer),
+            self.now,
+        )
 
     def knows(self, consumer: str) -> bool:
         """Return whether ZooKeeper has a registration or a claim of this consumer, perhaps unreadable."""

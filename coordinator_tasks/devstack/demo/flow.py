@@ -160,11 +160,19 @@ class Demo:
 
     def judge(self) -> DemoVerdict:
         self.display.doing("checking")
-        records, progress = self.watch.records(), self.progress
-        produced, _ = read_journal(self.stack.folders.journal)
-        rows, releases, tasks = sink.rows(self.stack.folders.audit), self.watch.releases(), self.watch.tasks(records)
-        caused = (frozenset(progress.killed), self.watch.loops(), PARTITIONS, progress.events, progress.counts)
-        evidence = Evidence(produced, rows, records, releases, tasks, *caused)
+        records = self.watch.records()
+        evidence = Evidence(
+            produced=read_journal(self.stack.folders.journal)[0],
+            rows=sink.rows(self.stack.folders.audit),
+            records=records,
+            releases=self.watch.releases(),
+            tasks=self.watch.tasks(records),
+            killed=frozenset(self.progress.killed),
+            loops=self.watch.loops(),
+            partitions=PARTITIONS,
+            events=self.progress.events,
+            counts=self.progress.counts,
+        )
         verdict = check(evidence)
         events = event_reports(evidence, verdict)
         self.display.done("checked the sink's rows against ZooKeeper's history and Airflow's tasks")

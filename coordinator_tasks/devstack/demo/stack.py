@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import coordinator_tasks
 from coordinator_tasks.adapters.kafka import ConfluentKafkaAdmin
@@ -173,15 +172,22 @@ class Stack:
             reap_all(grace_s=END_GRACE_S)  # ends the processes that have started since
 
     def _start_airflow(self) -> EmbeddedAirflow:
-        token = {"status_token": self._status_token}
-        kafka = {"bootstrap.servers": self.kafka.bootstrap_servers}
-        connections: dict[str, dict[str, Any]] = {
-            "zookeeper_default": {"conn_type": "generic", "host": self.zookeeper.connect_string, "extra": token},
-            "kafka_default": {"conn_type": "generic", "extra": kafka},
-            "spark_default": {"conn_type": "spark", "host": "local[2]"},
-        }
-        folders = (self.folders.run / "airflow", PROJECT / "dags", PROJECT / "plugins")
-        airflow = EmbeddedAirflow(*folders, env=self._environment(), connections=connections, expected_dags=DAGS)
+        airflow = EmbeddedAirflow(
+            self.folders.run / "airflow",
+            PROJECT / "dags",
+            PROJECT / "plugins",
+            env=self._environment(),
+            connections={
+                "zookeeper_default": {
+                    "conn_type": "generic",
+                    "host": self.zookeeper.connect_string,
+                    "extra": {"status_token": self._status_token},
+                },
+                "kafka_default": {"conn_type": "generic", "extra": {"bootstrap.servers": self.kafka.bootstrap_servers}},
+                "spark_default": {"conn_type": "spark", "host": "local[2]"},
+            },
+            expected_dags=DAGS,
+        )
         airflow.start()
         return airflow
 
