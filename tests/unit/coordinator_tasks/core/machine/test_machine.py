@@ -494,6 +494,28 @@ def test_a_rebalance_keeps_its_name_and_beginning_until_stable() -> None:
     assert scene.state.began_at == scene.now
 
 
+def barrier(partitions: int = 4) -> Scene:
+    """a and b were handing over to c when c was asked to drain: giver and taker may both run the partitions."""
+    scene = joining(scene=stable("a", "b", partitions=partitions))
+    flight = dict(scene.node.handoff)
+    scene.joins("d").drains("c").step()
+    assert scene.node.handoff.keys().isdisjoint(flight)
+    assert all({h.giver, "c"} == {c for c, ps in scene.state.to_close.items() if p in ps} for p, h in flight.items())
+    return scene
+
+
+def test_a_barrier_is_passed_only_when_every_possible_owner_has_closed() -> None:
+    scene = barrier()
+    partition = scene.state.to_close["c"][0]
+    owners = sorted(c for c, ps in scene.state.to_close.items() if partition in ps)
+    scene.acts(owners[0])
+    decision = scene.decide(Step.START)
+    assert decision.outcome is TopicOutcome.WAITING or (decision.node and partition not in decision.node.assignments)
+    scene.acts(*owners).step(Step.START)
+    assert scene.node.assignments[partition] in ("a", "b", "d")
+    assert scene.node.since[partition] == scene.node.epoch, "nobody's older token reaches as far as this start"
+
+
 def test_a_leaving_consumer_keeps_its_partitions_while_an_absent_consumer_may_come_back() -> None:
     scene = stable("a", "b").vanishes("b").drains("a", incarnation=1)
     before = scene.owned
