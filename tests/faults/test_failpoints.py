@@ -111,7 +111,7 @@ def test_a_recorded_run_of_every_scenario_meets_only_listed_operations_and_nothi
 @pytest.mark.clusters
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_death_around_any_point_of_any_scenario_loses_nothing(servers: Servers, tmp_path: Path, chunk: int) -> None:
-    assert failures(plan.run_reaching(servers, tmp_path / "points", plan.singles()[chunk::CHUNKS])) == []
+    assert failures(plan.run_reaching(servers, tmp_path / f"points-{chunk}", plan.singles()[chunk::CHUNKS])) == []
 
 
 @pytest.mark.clusters
@@ -122,4 +122,4 @@ def test_a_death_at_a_rare_point_loses_nothing_where_it_comes(servers: Servers, 
 @pytest.mark.clusters
 @pytest.mark.parametrize("seed", range(SEED + 1, SEED + 1 + CHUNKS))
 def test_many_pairs_of_deaths_lose_nothing(servers: Servers, tmp_path: Path, seed: int) -> None:
-    assert failures(plan.run(servers, tmp_path / "pairs", list(islice(plan.pairs(seed), MORE_PAIRS)))) == []
+    assert failures(plan.run(servers, tmp_path / f"pairs-{seed}", list(islice(plan.pairs(seed), MORE_PAIRS)))) == []
